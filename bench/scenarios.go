@@ -33,6 +33,8 @@ func scenarios() []scenario {
 			"DoT and DoH on persistent connections beside Unbound and NSD, and DoQ"},
 		{"abuse", false, false, (*bench).abuse, "memory and the answers to another client while one abuses HTTP/2"},
 		{"transfer", false, false, (*bench).transfer, "CPU and bytes of a change that secondaries transfer by IXFR"},
+		{"follow", false, true, (*bench).follow,
+			"a thousand nodes that follow the cluster's zone through three relays, at 100 changes a second"},
 		{"admin", false, false, (*bench).admin, "CPU and memory without and with the directive admin"},
 
 		{"policy", true, false, (*bench).policy,

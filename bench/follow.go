@@ -1,0 +1,383 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	relays         = 3
+	followers      = 1000
+	followInterval = 200 * time.Millisecond // as the default of the option follow
+	relayInterval  = 50 * time.Millisecond
+	followChanges  = 100 // in a second
+	followedTime   = 20 * time.Second
+)
+
+// follow measures a cluster whose zone nodes follow through relays: the CPU of the source, of a relay and of a
+// node, the bytes of a node, and the time from a change to the answer, at 100 changes in a second. One node is a
+// server, the others are connections of this process that send the same queries and read the replies.
+func (b *bench) follow(ctx context.Context) error {
+	defer b.stopServers()
+	c, err := b.newChanger(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	servers, err := b.startRelays(ctx)
+	if err != nil {
+		return err
+	}
+	node := servers[len(servers)-1]
+
+	f := newFleet()
+	defer f.close()
+	for i := range followers {
+		if err := f.add(servers[1+i%relays].addr()); err != nil {
+			return err
+		}
+	}
+
+	before, err := cpuTimes(servers)
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, followedTime/4); err != nil {
+		return err
+	}
+	idle, err := cpuTimes(servers)
+	if err != nil {
+		return err
+	}
+
+	bytes, begin := f.bytes.Load(), time.Now()
+	answers, err := changeFor(ctx, c, f, node)
+	if err != nil {
+		return err
+	}
+	busy, err := cpuTimes(servers)
+	if err != nil {
+		return err
+	}
+	took := time.Since(begin).Seconds()
+	if err := pause(ctx, 2*time.Second); err != nil { // the last changes
+		return err
+	}
+
+	share := func(from, to []time.Duration, i int, seconds float64) float64 {
+		return (to[i] - from[i]).Seconds() / seconds * 100
+	}
+	for i, name := range []string{"source", "relay"} {
+		b.number("follow/"+name, "CPU of the "+name+", 100 changes a second", "% of a processor", share(idle, busy, i, took))
+	}
+	last := len(servers) - 1
+	b.number("follow/node", "CPU of a node, 100 changes a second", "% of a processor", share(idle, busy, last, took))
+	b.number("follow/idle", "CPU of a relay without changes", "% of a processor", share(before, idle, 1, (followedTime/4).Seconds()))
+	b.number("follow/bytes", "TCP payload of a node in a second", "bytes", float64(f.bytes.Load()-bytes)/took/followers)
+	return b.reportFollow(f, answers, node)
+}
+
+// reportFollow reports the times from the changes to the replies and answers, and the memory of the node.
+func (b *bench) reportFollow(f *fleet, answers []float64, node *server) error {
+	times, missing := f.times()
+	if missing > 0 {
+		b.miss("%d of %d changes did not arrive at all followers, %d of %d arrivals; %d followers have ended: %v",
+			missing, len(f.changes), len(times), len(f.changes)*len(f.conns), f.failed, f.err)
+	}
+	quantile := func(v []float64, q float64) float64 { return v[int(q*float64(len(v)-1))] }
+	b.number("follow/p50", "time from a change to a follower", "ms", quantile(times, 0.5))
+	b.number("follow/p99", "time from a change to a follower, p99", "ms", quantile(times, 0.99))
+	slices.Sort(answers)
+	b.number("follow/answer/p50", "time from a change to the answer of a node", "ms", quantile(answers, 0.5))
+	b.number("follow/answer/p99", "time from a change to the answer of a node, p99", "ms", quantile(answers, 0.99))
+	size, err := memory(node.pid())
+	if err != nil {
+		return err
+	}
+	b.megabytes("follow/memory", "resident memory of a node", size.resident)
+	return nil
+}
+
+// startRelays starts the source, the relays and a node, and waits until they answer.
+func (b *bench) startRelays(ctx context.Context) (servers []*server, err error) {
+	var addresses []netip.AddrPort
+	start := func(config string, values map[string]any) error {
+		p := b.seamark(config, values)
+		addr, err := b.freeAddress()
+		if err != nil {
+			return err
+		}
+		p.at = map[string]netip.AddrPort{"plain": addr}
+		s, err := b.start(ctx, p, b.pop.last())
+		if err != nil {
+			return err
+		}
+		servers, addresses = append(servers, s), append(addresses, addr)
+		return nil
+	}
+
+	if err := start("source.Corefile", map[string]any{"source": b.source()}); err != nil {
+		return nil, err
+	}
+	for range relays {
+		if err := start("relay.Corefile", map[string]any{"from": addresses[0], "interval": relayInterval}); err != nil {
+			return nil, err
+		}
+	}
+	return servers, start("follower.Corefile", map[string]any{"from": addresses[1:]})
+}
+
+func cpuTimes(servers []*server) (times []time.Duration, err error) {
+	for _, s := range servers {
+		d, err := cpuTime(s.pid())
+		if err != nil {
+			return nil, err
+		}
+		times = append(times, d)
+	}
+	return times, nil
+}
+
+// changeFor changes the address of an endpoint 100 times in a second. It returns the times in milliseconds until the
+// node answered some of the changes.
+func changeFor(ctx context.Context, c *changer, f *fleet, node *server) (answers []float64, err error) {
+	ticks := time.NewTicker(time.Second / followChanges)
+	defer ticks.Stop()
+	results := make(chan float64, 1)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+
+	free, n := true, 0
+	for end := time.Now().Add(followedTime); time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case ms := <-results:
+			answers, free = append(answers, ms), true
+			continue
+		case <-ticks.C:
+		}
+
+		n++
+		s, addr := c.moving(n), newAddress(n)
+		f.changed(addr)
+		if _, err := c.write(n); err != nil {
+			return nil, err
+		}
+		if err := c.drain(); err != nil {
+			return nil, err
+		}
+		if free {
+			free = false
+			q := newLookup(s.endpoint(addr), dns.TypeA, false, dns.RcodeSuccess, "A "+addr.String())
+			begin := time.Now()
+			asking.Go(func() {
+				within, stop := context.WithTimeout(ctx, 5*time.Second) // the next change of the Service may be first
+				defer stop()
+				if node.await(within, q) == nil {
+					results <- float64(time.Since(begin).Microseconds()) / 1e3
+				} else {
+					results <- 5000
+				}
+			})
+		}
+	}
+	if !free {
+		answers = append(answers, <-results)
+	}
+	return answers, nil
+}
+
+// A fleet is followers, connections to relays.
+type fleet struct {
+	bytes   atomic.Int64
+	conns   []net.Conn
+	running sync.WaitGroup
+
+	mu      sync.RWMutex
+	changes map[netip.Addr]*arrivals
+	failed  int // followers that have ended
+	err     error
+}
+
+// An arrivals has the times at which a change has arrived.
+type arrivals struct {
+	begin time.Time
+	mu    sync.Mutex
+	ms    []float64
+}
+
+// fail records why a follower has ended.
+func (f *fleet) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed, f.err = f.failed+1, err
+}
+
+func newFleet() *fleet { return &fleet{changes: map[netip.Addr]*arrivals{}} }
+
+func (f *fleet) close() {
+	for _, c := range f.conns {
+		c.Close()
+	}
+	f.running.Wait()
+}
+
+// changed begins the time of a change, whose address no other one has.
+func (f *fleet) changed(addr netip.Addr) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changes[addr] = &arrivals{begin: time.Now()}
+}
+
+// times returns the times from all changes to all followers, sorted, and the number of changes that some
+// follower lacks.
+func (f *fleet) times() (ms []float64, missing int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range f.changes {
+		a.mu.Lock()
+		if ms = append(ms, a.ms...); len(a.ms) < len(f.conns) {
+			missing++
+		}
+		a.mu.Unlock()
+	}
+	slices.Sort(ms)
+	return ms, missing
+}
+
+// add starts a follower of a relay.
+func (f *fleet) add(relay netip.AddrPort) error {
+	// A relay limits the connections of one client.
+	n := len(f.conns) + 1
+	own := net.Dialer{LocalAddr: &net.TCPAddr{IP: address(127, 1, 0, n).AsSlice()}}
+	conn, err := own.Dial("tcp4", relay.String())
+	if err != nil {
+		return err
+	}
+	f.conns = append(f.conns, conn)
+	soa, err := f.exchange(conn, new(dns.Msg).SetQuestion(domain+".", dns.TypeSOA), nil)
+	if err != nil {
+		return err
+	}
+	serial := lastSerial(soa)
+	f.running.Go(func() { f.run(conn, serial) })
+	return nil
+}
+
+// run follows the zone until the connection is closed.
+func (f *fleet) run(conn net.Conn, serial uint32) {
+	var buf []byte
+	for {
+		q := new(dns.Msg).SetIxfr(domain+".", serial, "ns.dns."+domain+".", "hostmaster."+domain+".")
+		q.SetEdns0(1232, false)
+		q.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65074, Data: []byte{0, 20}}}
+		reply, err := f.exchange(conn, q, buf)
+		if err != nil {
+			f.fail(err)
+			return
+		}
+		buf = reply
+		if next := f.arrived(reply); next != serial {
+			serial = next
+			time.Sleep(followInterval)
+		}
+	}
+}
+
+// exchange sends a query, and returns the reply's message. The differences of a second fit into one.
+func (f *fleet) exchange(conn net.Conn, q *dns.Msg, buf []byte) ([]byte, error) {
+	packet, err := q.Pack()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...)); err != nil {
+		return nil, err
+	}
+	var length [2]byte
+	if _, err := io.ReadFull(conn, length[:]); err != nil {
+		return nil, err
+	}
+	n := int(binary.BigEndian.Uint16(length[:]))
+	buf = slices.Grow(buf[:0], n)[:n]
+	if _, err := io.ReadFull(conn, buf); err != nil {
+		return nil, err
+	}
+	f.bytes.Add(int64(len(packet) + n + 4))
+	if buf[3]&15 != 0 {
+		return nil, errors.New(dns.RcodeToString[int(buf[3]&15)])
+	}
+	return buf, nil
+}
+
+// lastSerial returns the serial number of the last SOA record.
+func lastSerial(reply []byte) (serial uint32) {
+	eachRecord(reply, func(t uint16, rdata []byte) {
+		if t == dns.TypeSOA {
+			serial = binary.BigEndian.Uint32(rdata[len(rdata)-20:])
+		}
+	})
+	return serial
+}
+
+// arrived notes the changes of a reply, and returns its serial number.
+func (f *fleet) arrived(reply []byte) (serial uint32) {
+	now := time.Now()
+	seen := map[netip.Addr]bool{}
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	soas := 0 // the third and each second one after it precede added records (RFC 1995 §4)
+	eachRecord(reply, func(t uint16, rdata []byte) {
+		switch {
+		case t == dns.TypeSOA:
+			serial = binary.BigEndian.Uint32(rdata[len(rdata)-20:])
+			soas++
+		case t == dns.TypeA && soas >= 3 && soas%2 == 1:
+			addr, _ := netip.AddrFromSlice(rdata)
+			a := f.changes[addr]
+			if a == nil || seen[addr] { // the Service's name and the endpoint's have it
+				return
+			}
+			seen[addr] = true
+			a.mu.Lock()
+			a.ms = append(a.ms, float64(now.Sub(a.begin).Microseconds())/1e3)
+			a.mu.Unlock()
+		}
+	})
+	return serial
+}
+
+// eachRecord calls do with each record of the answer section.
+func eachRecord(m []byte, do func(t uint16, rdata []byte)) {
+	name := func(off int) int {
+		for m[off] != 0 && m[off] < 0xC0 {
+			off += 1 + int(m[off])
+		}
+		if m[off] != 0 {
+			return off + 2
+		}
+		return off + 1
+	}
+	off := 12
+	for range binary.BigEndian.Uint16(m[4:]) {
+		off = name(off) + 4
+	}
+	for range binary.BigEndian.Uint16(m[6:]) {
+		off = name(off)
+		n := int(binary.BigEndian.Uint16(m[off+8:]))
+		do(binary.BigEndian.Uint16(m[off:]), m[off+10:off+10+n])
+		off += 10 + n
+	}
+}
