@@ -352,6 +352,8 @@ func (c *statusCells) addSeries() {
 		return age(v)
 	}
 
+	zoneAge := func(_ string, v float64) string { return age(v) }
+
 	used := series(c.Status, "coredns_forward_requests_total", "to")
 	usedOverGRPC := series(c.Status, "coredns_grpc_requests_total", "to")
 	upstream := func(to string, up float64) string {
@@ -373,6 +375,9 @@ func (c *statusCells) addSeries() {
 		{"Data", "records hash", hashFamily, "zones", number, false},
 		{"Data", "objects:", "seamark_kubernetes_objects", "resource", objects, false},
 		{"Data", "data age (etcd)", "seamark_etcd_data_age_seconds", "path", etcdAge, false},
+		{"Data", "data age", "seamark_secondary_data_age_seconds", "zone", zoneAge, false},
+		{"Data", "serial number", "seamark_secondary_serial", "zone", number, false},
+		{"Data", "followers", "seamark_transfer_followers", "", number, true},
 		{"Data", "keys (etcd)", "seamark_etcd_keys", "path", number, false},
 		{"Upstreams", "upstream", "seamark_forward_upstream_up", "to", upstream, false},
 		{"Upstreams", "waiting for", "seamark_forward_waiting_queries", "to", number, true},

@@ -55,6 +55,7 @@ type step struct {
 	handler     Handler
 	resolver    Resolver
 	awaiter     Awaiter
+	reserver    Reserver
 	finisher    Finisher
 	completer   Completer
 	interceptor Interceptor
@@ -84,6 +85,7 @@ func (c *Chain) Add(name string, h any) {
 	s.handler, _ = h.(Handler)
 	s.resolver, _ = h.(Resolver)
 	s.awaiter, _ = h.(Awaiter)
+	s.reserver, _ = h.(Reserver)
 	s.finisher, _ = h.(Finisher)
 	s.completer, _ = h.(Completer)
 	s.interceptor, _ = h.(Interceptor)

@@ -41,6 +41,16 @@ type Awaiter interface {
 	AwaitDNS(q *Query, wake func()) bool
 }
 
+// A Reserver is an Awaiter whose queries may wait for so long, and be so many, that they must not occupy the
+// places of others in the ParkingLot: the Reserver bounds their number, by client, and their memory. ReserveDNS
+// is called before AwaitDNS, must not block, and returns the function that ends the query's part. An error is
+// the reason of a SERVFAIL. Once the query has to block it has a place like any other; so has a query for which
+// a handler above calls Next, without ReserveDNS: see [Query.Reserved].
+type Reserver interface {
+	Awaiter
+	ReserveDNS(q *Query) (release func(), err error)
+}
+
 // A Finisher edits the answer on its way up, if its ServeDNS returned Next. It is
 // called once for each such query, even if a handler below dropped the query or
 // panicked. FinishDNS must not block.

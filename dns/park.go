@@ -39,8 +39,8 @@ func (e ParkingError) Label() string { return [...]string{"full", "client", "han
 
 // A ParkingLot holds the queries of one plan that wait. Their number is bounded.
 //
-// A query that waits for an Awaiter has no goroutine and occupies one place. For
-// another Resolver it occupies stackPlaces. A large packet occupies more.
+// A query that waits for an Awaiter has no goroutine and occupies one place, or none for a
+// Reserver. For another Resolver it occupies stackPlaces. A large packet occupies more.
 //
 // Clients and handlers get fair shares of the places: add has the rules. One handler, such
 // as a forward whose upstream does not reply, can occupy half of the lot, and one client two
@@ -140,6 +140,7 @@ type place struct {
 	finished func(q *Query) // called at the end
 	size     int64          // in places
 	stack    bool           // size includes a stack
+	release  func()         // of a Reserver, while it bounds the query in place of the lot; else nil
 	turn     bool           // counts in resumed
 	client   *atomic.Int32  // counter of places
 	handler  *atomic.Int64  // counter of places
@@ -161,18 +162,29 @@ func (l *ParkingLot) reserve(q *Query, overloaded bool, finished func(q *Query))
 	s := &q.chain.steps[q.at]
 	p := &place{lot: l, q: q, finished: finished, client: l.client(q.Peer.Addr()), handler: s.parked}
 
-	size := int64(1 + len(q.packet)/packetPlace)
-	if s.awaiter == nil {
-		p.stack = true
-		size += stackPlaces - 1
+	var err error
+	if s.reserver != nil {
+		p.release, err = s.reserver.ReserveDNS(q)
+	} else {
+		p.stack = s.awaiter == nil
+		err = p.add(p.wanted(), overloaded)
 	}
-	if err := p.add(size, overloaded); err != nil {
+	if err != nil {
 		return nil, err
 	}
 
 	l.parked.Add(1)
 	q.place = p
 	return p, nil
+}
+
+// wanted returns the size for the query and its stack, if it has one.
+func (p *place) wanted() int64 {
+	size := int64(1 + len(p.q.packet)/packetPlace)
+	if p.stack {
+		size += stackPlaces - 1
+	}
+	return size
 }
 
 // add makes the place larger, if the lot, the handler and the client may have that many
@@ -232,9 +244,25 @@ func (p *place) addStack() error {
 	}
 	p.stack = true
 	p.lot.resumed.leave(p)
-	err := p.add(stackPlaces-1, false)
+
+	size := int64(stackPlaces - 1)
+	if p.release != nil {
+		size = p.wanted()
+	}
+	err := p.add(size, false)
+	if err == nil {
+		p.endReserved()
+	}
 	p.lot.countRejected(err)
 	return err
+}
+
+// endReserved ends the part of a Reserver.
+func (p *place) endReserved() {
+	if p.release != nil {
+		p.release()
+		p.release = nil
+	}
 }
 
 // Block is called by Resolve before it blocks, unless it calls a function of this package for that. An error is for
@@ -259,6 +287,9 @@ func (q *Query) ReserveAnswer(bytes int) error {
 	q.place.lot.countRejected(err)
 	return err
 }
+
+// Reserved reports whether a Reserver bounds the query.
+func (q *Query) Reserved() bool { return q.place != nil && q.place.release != nil }
 
 // start continues the query on a goroutine.
 func (p *place) start() {
@@ -344,6 +375,7 @@ func (p *place) free() {
 		p.lot.timers.Stop(&p.timer)
 	}
 	p.sub(p.size)
+	p.endReserved()
 	p.lot.parked.Add(-1)
 	p.lot.running.Done()
 }

@@ -1,7 +1,9 @@
 package zone
 
 import (
+	"bufio"
 	"encoding/binary"
+	"io"
 	"iter"
 	"slices"
 
@@ -45,10 +47,62 @@ func (j Journal) Then(from, to uint32, removed, added []byte) Journal {
 // Bytes returns about the memory of the journal.
 func (j Journal) Bytes() int { return j.bytes }
 
+// savedHead is the size of a saved delta without its records: two serial numbers, and the sizes of the parts.
+const savedHead = 16
+
+// Save writes the journal in the form that ParseJournal reads, with its size in four bytes before it.
+func (j Journal) Save(to io.Writer) error {
+	w := bufio.NewWriter(to)
+	_, _ = w.Write(binary.BigEndian.AppendUint32(nil, uint32(j.bytes-(deltaCost-savedHead)*len(j.deltas))))
+	for _, d := range j.deltas {
+		head := make([]byte, 0, savedHead)
+		for _, v := range [...]uint32{d.from, d.to, uint32(len(d.removed)), uint32(len(d.added))} {
+			head = binary.BigEndian.AppendUint32(head, v)
+		}
+		_, _ = w.Write(head)
+		_, _ = w.Write(d.removed)
+		_, _ = w.Write(d.added)
+	}
+	return w.Flush()
+}
+
+// ParseJournal returns the journal in data, which it keeps, of a version with a serial number.
+func ParseJournal(data []byte, serial uint32) (j Journal, ok bool) {
+	for len(data) > 0 {
+		if len(data) < savedHead {
+			return Journal{}, false
+		}
+		var head [4]uint32
+		for i := range head {
+			head[i] = binary.BigEndian.Uint32(data[4*i:])
+		}
+		data = data[savedHead:]
+		removed, both := uint64(head[2]), uint64(head[2])+uint64(head[3])
+		if both > uint64(len(data)) {
+			return Journal{}, false
+		}
+
+		d := &delta{head[0], head[1], data[:removed:removed], data[removed:both:both]}
+		data = data[both:]
+		if n := len(j.deltas); n > 0 && j.deltas[n-1].to != d.from || !areRecords(d.removed) || !areRecords(d.added) {
+			return Journal{}, false
+		}
+		j.deltas, j.bytes = append(j.deltas, d), j.bytes+d.size()
+	}
+	n := len(j.deltas)
+	return j, n == 0 || j.deltas[n-1].to == serial
+}
+
+// areRecords reports whether data is whole records.
+func areRecords(data []byte) bool { return EachRecord(data, func([]byte) bool { return true }) }
+
 // Since yields the differences from an earlier version to the present one: see [Differ]. soa is the present
 // SOA record.
 func (j Journal) Since(serial uint32, soa []byte) (iter.Seq[[]byte], bool) {
-	first := slices.IndexFunc(j.deltas, func(d *delta) bool { return d.from == serial })
+	first := len(j.deltas) - 1 // most servers have a version of the last seconds
+	for first >= 0 && j.deltas[first].from != serial {
+		first--
+	}
 	if first < 0 {
 		return nil, false
 	}

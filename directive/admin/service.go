@@ -356,6 +356,7 @@ type Status struct {
 var statusMetrics = []string{
 	"seamark_kubernetes_data_age_seconds", "seamark_kubernetes_records_hash", "seamark_kubernetes_stale",
 	"seamark_kubernetes_synced", "seamark_kubernetes_objects", "seamark_etcd_data_age_seconds", "seamark_etcd_keys",
+	"seamark_secondary_data_age_seconds", "seamark_secondary_serial", "seamark_transfer_followers",
 	"coredns_forward_requests_total", "coredns_grpc_requests_total", "seamark_forward_upstream_up", "seamark_forward_waiting_queries",
 	"seamark_waiting_queries", "seamark_given_up_queries_total", "coredns_panics_total", "coredns_cache_entries", "process_resident_memory_bytes",
 	"seamark_memory_total_bytes", "seamark_memory_own_bytes", "seamark_memory_used_bytes", "seamark_memory_max_bytes",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -51,12 +52,14 @@ type zoneCopy struct {
 	loaded  atomic.Bool               // what another process passed, or the file, is served if there is any
 	asked   atomic.Bool               // the primaries were asked once
 
-	interval atomic.Int64 // see follows
-	expires  atomic.Int64 // the option expire; 0 is that of the SOA record
+	interval atomic.Int64                   // see follows
+	expires  atomic.Int64                   // the option expire; 0 is that of the SOA record
+	followed atomic.Pointer[netip.AddrPort] // the primary with which a connection is open, or nil
 
 	mu      sync.Mutex  // for current, when it is changed, and the rest
 	expiry  *time.Timer // calls expire
 	checked time.Time   // the last time that a primary answered
+	since   time.Time   // when the version began to serve
 	until   time.Time   // when the zone expires
 }
 
@@ -271,7 +274,7 @@ func (s *schedule) scheduleRetry(errs []error) {
 		s.next = time.Now().Add(jitter(s.retry))
 		s.retry = min(2*s.retry, lastRetry)
 	default:
-		wait := timer(s.zone, soaRetry)
+		wait := s.copy.timer(s.zone, soaRetry)
 		if unanswered(errs) {
 			wait = min(s.retry, wait)
 			s.retry = 2 * wait
@@ -346,9 +349,10 @@ func (s *schedule) logTransfer(from *client, z *zone.Zone, in *incoming) {
 func (s *schedule) install(z *zone.Zone) {
 	c := s.copy
 	s.zone = z
-	c.history.Store(&version{z, s.journal})
 	c.mu.Lock()
+	c.history.Store(&version{z, s.journal})
 	c.current.Store(z)
+	c.since = time.Now()
 	c.health.Clear(c, "expired")
 	c.mu.Unlock()
 	s.setExpiry()
@@ -388,6 +392,16 @@ func (c *zoneCopy) expiresAfter(z *zone.Zone) time.Duration {
 		after = min(after, limit)
 	}
 	return after
+}
+
+// timer returns one of the times of the SOA record. With the option expire it is so short that a primary is asked
+// several times before a version expires.
+func (c *zoneCopy) timer(z *zone.Zone, fromEnd int) time.Duration {
+	d := timer(z, fromEnd)
+	if limit := time.Duration(c.expires.Load()); limit > 0 {
+		d = min(d, max(limit/4, minTimer))
+	}
+	return d
 }
 
 // report adds a condition of the zone, which a name identifies.
@@ -453,6 +467,9 @@ func (s *schedule) wait(ctx context.Context) bool {
 			return false
 		case <-s.copy.notified:
 			t.Stop()
+			if s.isFollowing() {
+				continue
+			}
 			return s.awaitCheck(ctx)
 		case <-t.C:
 		}

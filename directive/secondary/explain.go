@@ -6,6 +6,7 @@ import (
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/zone"
 )
 
 // ExplainDNS implements [dns.Explainer].
@@ -16,6 +17,8 @@ func (s *Secondary) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	}
 	z := c.current.Load()
 	switch {
+	case z == nil && at.interval > 0 && v == dns.Next:
+		return []dns.Cause{{Text: fmt.Sprintf("zone %s has no data yet, or has expired: the directives below answer", c.origin)}}
 	case z == nil:
 		return []dns.Cause{{Text: fmt.Sprintf("zone %s has no data: %v", c.origin, errNoData)}}
 	case at.isCatalog && c == at.copy:
@@ -23,13 +26,30 @@ func (s *Secondary) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	}
 
 	texts, near := z.Explain(q.Name(), q.Type, corefile.Nearest)
-	c.mu.Lock()
-	checked, until := c.checked, c.until
-	c.mu.Unlock()
-	if !checked.IsZero() {
-		texts = append(texts, fmt.Sprintf("a primary has confirmed it %v ago; it expires in %v",
-			time.Since(checked).Truncate(time.Second), time.Until(until).Truncate(time.Second)))
-	}
+	texts = append(texts, c.explainAge(z, at.interval > 0)...)
 
 	return dns.FallthroughCauses(v, texts, near)
+}
+
+// explainAge says how old a version is, and where the next one comes from if the copy follows a primary.
+func (c *zoneCopy) explainAge(z *zone.Zone, follows bool) (texts []string) {
+	c.mu.Lock()
+	checked, since, until := c.checked, c.since, c.until
+	c.mu.Unlock()
+
+	ago := func(t time.Time) time.Duration { return time.Since(t).Truncate(time.Second) }
+	if !checked.IsZero() {
+		texts = append(texts, fmt.Sprintf("a primary has confirmed it %v ago; it expires in %v",
+			ago(checked), time.Until(until).Truncate(time.Second)))
+	}
+	if !follows {
+		return texts
+	}
+
+	serial, _ := z.Serial()
+	where := "no primary is followed at present"
+	if from := c.followed.Load(); from != nil {
+		where = fmt.Sprintf("the next one comes from %v", *from)
+	}
+	return append(texts, fmt.Sprintf("the version %d has been served for %v; %s", serial, ago(since), where))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
 
@@ -44,6 +45,7 @@ func (c *zoneCopy) follows() time.Duration { return time.Duration(c.interval.Loa
 type session struct {
 	conn    net.Conn
 	primary int // index in clients
+	plain   bool // the primary knows no EDNS (RFC 6891 §7)
 	until   time.Time
 	idle    time.Duration // how long to wait after a primary that has not waited
 }
@@ -52,17 +54,21 @@ type session struct {
 func (s *schedule) order() (clients []*client) {
 	all, first := s.copy.clients, 0
 	if s.copy.follows() > 0 {
-		if s.session.conn == nil {
-			s.session.primary = rand.N(len(all))
+		if at := &s.session; at.conn == nil || !time.Now().Before(at.until) {
+			s.disconnect()
+			at.primary = rand.N(len(all))
 		}
 		first = s.session.primary
 	}
 	return append(append(clients, all[first:]...), all[:first]...)
 }
 
-// await waits for the version after the present one at a primary, and receives the differences.
+// await waits for the version after the present one at a primary, and receives the differences. It does not wait
+// after an attempt at which all primaries have failed: they may have no more room for followers.
 func (s *schedule) await(ctx context.Context, from *client, in *incoming, of *share, to *room) (*zone.Zone, error) {
-	in.wait = min(followWait, s.copy.expiresAfter(s.zone)/4).Truncate(time.Second)
+	if s.retry == firstRetry && !s.session.plain {
+		in.wait = min(followWait, s.copy.expiresAfter(s.zone)/4).Truncate(time.Second)
+	}
 	in.share, in.room = of, to
 	in.setLimit(from.limit.Load())
 
@@ -77,6 +83,10 @@ func (s *schedule) await(ctx context.Context, from *client, in *incoming, of *sh
 		if err == nil || errors.Is(err, errUnchanged) {
 			return z, err
 		}
+		if in.wait > 0 && lacksEDNS(err) {
+			in.wait, s.session.plain = 0, true
+			continue
+		}
 
 		// The primary may have closed the connection before the query.
 		s.disconnect()
@@ -86,9 +96,15 @@ func (s *schedule) await(ctx context.Context, from *client, in *incoming, of *sh
 	}
 }
 
+// lacksEDNS reports whether a primary has refused the form of a query with an option.
+func lacksEDNS(err error) bool {
+	var code rcodeError
+	return errors.As(err, &code) && (wire.RCode(code) == wire.FormErr || wire.RCode(code) == wire.NotImp)
+}
+
 // connect opens a connection to a primary, unless there is one. reused reports that there was.
 func (s *schedule) connect(ctx context.Context, from *client) (reused bool, err error) {
-	if at := &s.session; at.conn != nil && s.copy.clients[at.primary] == from && time.Now().Before(at.until) {
+	if at := &s.session; at.conn != nil && s.copy.clients[at.primary] == from {
 		return true, nil
 	}
 	s.disconnect()
@@ -102,20 +118,22 @@ func (s *schedule) connect(ctx context.Context, from *client) (reused bool, err 
 		}
 	}
 	s.session.conn, s.session.until = conn, time.Now().Add(sessionTime/2+rand.N(sessionTime))
+	s.copy.followed.Store(&from.addr)
 	return false, nil
 }
 
 func (s *schedule) disconnect() {
 	if s.session.conn != nil {
 		_ = s.session.conn.Close()
-		s.session.conn = nil
+		s.session.conn, s.session.plain = nil, false
+		s.copy.followed.Store(nil)
 	}
 }
 
 // pause returns how long to wait before the next query to the primary that has answered. A primary that does
 // not wait, or is stopping, is asked less and less often, up to REFRESH, and may send NOTIFY messages.
 func (s *schedule) pause(changed bool) time.Duration {
-	refresh, interval := jitter(timer(s.zone, soaRefresh)), s.copy.follows()
+	refresh, interval := jitter(s.copy.timer(s.zone, soaRefresh)), s.copy.follows()
 	switch {
 	case interval == 0:
 		return refresh
@@ -126,4 +144,10 @@ func (s *schedule) pause(changed bool) time.Duration {
 	wait := max(s.session.idle, firstRetry)
 	s.session.idle = 2 * wait
 	return min(jitter(wait), refresh)
+}
+
+// isFollowing reports whether the primary is asked soon, and so without a NOTIFY message.
+func (s *schedule) isFollowing() bool {
+	interval := s.copy.follows()
+	return interval > 0 && s.session.conn != nil && time.Until(s.next) <= interval
 }

@@ -2,7 +2,9 @@ package secondary
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -35,6 +37,7 @@ type passedKey struct {
 // A passedZone is a zone of the process before this one.
 type passedZone struct {
 	zone    *zone.Zone
+	journal zone.Journal
 	checked time.Time // the last time that a primary answered
 	room    *room     // its memory until a copy takes it
 }
@@ -108,11 +111,39 @@ func readPassed(in *bufio.Reader, budget *memory.Budget) (key passedKey, at pass
 	at.room = &room{budget: budget, kind: memory.Zones}
 	reading := newIncoming(key.origin, nil, false)
 	reading.room = at.room
-	if at.zone, at.checked, err = parseFile(reading, in); err != nil {
+	if at.zone, at.checked, err = parseFile(reading, in); err == nil || isRefused(err) {
+		err = cmp.Or(at.readJournal(in), err)
+	}
+	if err != nil {
 		at.room.release()
 		err = fmt.Errorf("zone %s: %w", key.origin, err)
 	}
 	return key, at, err
+}
+
+// readJournal reads the journal after a zone. Without memory for it servers that copy the zone from here transfer
+// the whole zone.
+func (at *passedZone) readJournal(in *bufio.Reader) error {
+	var size [4]byte
+	if _, err := io.ReadFull(in, size[:]); err != nil {
+		return io.ErrUnexpectedEOF
+	}
+	n := int64(binary.BigEndian.Uint32(size[:]))
+	if n > zone.MaxJournal {
+		return errors.New("a journal that is too large")
+	}
+	if at.zone == nil || at.room.receive(at.room.receiving+n) != nil {
+		_, err := io.CopyN(io.Discard, in, n)
+		return err
+	}
+
+	data := make([]byte, n)
+	if _, err := io.ReadFull(in, data); err != nil {
+		return io.ErrUnexpectedEOF
+	}
+	serial, _ := at.zone.Serial()
+	at.journal, _ = zone.ParseJournal(data, serial)
+	return nil
 }
 
 // readText reads a text with its length in two bytes before it.
@@ -170,8 +201,8 @@ func (c *copies) add(of *zoneCopy) (remove func()) {
 // StateName implements config.State.
 func (*copies) StateName() string { return "secondary" }
 
-// SaveState implements config.State. It writes each zone that is served: its name and primaries, and the
-// content of its file.
+// SaveState implements config.State. It writes each zone that is served: its name and primaries, the content of
+// its file, and its journal.
 func (c *copies) SaveState(w io.Writer) error {
 	c.mu.Lock()
 	var all []*zoneCopy
@@ -182,7 +213,7 @@ func (c *copies) SaveState(w io.Writer) error {
 
 	for _, of := range all {
 		of.mu.Lock()
-		z, checked := of.current.Load(), of.checked
+		z, checked, history := of.current.Load(), of.checked, of.history.Load()
 		of.mu.Unlock()
 		if z == nil {
 			continue
@@ -196,6 +227,13 @@ func (c *copies) SaveState(w io.Writer) error {
 			return err
 		}
 		if err := writeFile(w, of.origin, z, checked); err != nil {
+			return err
+		}
+		var journal zone.Journal
+		if history != nil {
+			journal = history.journal
+		}
+		if err := journal.Save(w); err != nil {
 			return err
 		}
 	}

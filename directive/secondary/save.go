@@ -92,11 +92,14 @@ func writeFile(f io.Writer, origin wire.Name, z *zone.Zone, checked time.Time) e
 func (s *schedule) load() {
 	c := s.copy
 	if at, ok := c.copies.take(c.options); ok {
+		s.journal = at.journal
 		err := s.use(at.zone, at.checked)
 		if err == nil {
+			c.room.keep(s.journal.Bytes())
 			s.unsaved = true
 			return
 		}
+		s.journal = zone.Journal{}
 		c.log.Warn("secondary: Ignored zone of another process", "zone", c.origin, "error", err)
 	}
 
@@ -127,7 +130,7 @@ func (s *schedule) use(z *zone.Zone, checked time.Time) error {
 	if limit := c.limit(); limit > 0 && int64(z.Bytes()) > limit {
 		return fmt.Errorf("more than %d bytes of records", limit)
 	}
-	if age := time.Since(checked); age > timer(z, soaExpire) || age < -time.Hour {
+	if age := time.Since(checked); age > c.expiresAfter(z) || age < -time.Hour {
 		return fmt.Errorf("the zone has expired: a primary confirmed it %s ago", age.Round(time.Second))
 	}
 	if err := c.admit(z); err != nil {

@@ -48,10 +48,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	})
 
 	b.OnSwap(func() {
-		senders := config.Find[zone.Transferrer](b)
-		for origin, at := range s.zones.All() {
-			at.copy.sends.Store(slices.ContainsFunc(senders, func(t zone.Transferrer) bool { return t.Transfers(origin) }))
-			at.copy.configure(at)
+		for _, at := range s.zones.All() {
+			at.copy.configure(at, b)
 		}
 		if s.catalogs != nil {
 			s.setScope(b)
@@ -75,7 +73,7 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 	}
 
 	c := newCopy(at.options, clients, b.Log, room{budget: b.Memory, kind: memory.Zones})
-	c.configure(at)
+	c.configure(at, b)
 	c.health = b.Health()
 	c.checks, c.files, c.copies = s.checks, s.files, s.copies
 	members := func() []*zoneCopy { return nil }
@@ -92,12 +90,19 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 }
 
 // configure sets what a reload of the Corefile may change.
-func (c *zoneCopy) configure(at *servedZone) {
+func (c *zoneCopy) configure(at *servedZone, b *config.Block) {
 	for _, from := range c.clients {
 		from.configure(at)
 	}
-	c.interval.Store(int64(at.interval))
-	c.expires.Store(int64(at.expires))
+	c.sends.Store(slices.ContainsFunc(config.Find[zone.Transferrer](b), func(t zone.Transferrer) bool {
+		return t.Transfers(at.origin)
+	}))
+
+	interval, expires := int64(at.interval), int64(at.expires)
+	before := [...]int64{c.interval.Swap(interval), c.expires.Swap(expires)}
+	if before != [...]int64{interval, expires} && c.loaded.Load() {
+		c.notify() // the next refresh may be hours away
+	}
 }
 
 func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
@@ -134,6 +139,9 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 
 	if interval > 0 && members.isCatalog {
 		errs = append(errs, d.Errorf("follow: catalogs and their members do not follow; remove follow"))
+	}
+	if expires > 0 && members.isCatalog {
+		errs = append(errs, d.Errorf("expire: catalogs and their members expire by their SOA records; remove expire"))
 	}
 	if errors.Join(errs...) == nil && len(primaries) == 0 {
 		errs = append(errs, d.Errorf("missing transfer from: name the primary servers"))

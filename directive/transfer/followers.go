@@ -4,19 +4,30 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
 
 // A follower is a server that asks for the next version of a zone: its IXFR query is answered when there is
-// one. So thousands of servers, whose addresses the Corefile does not have, learn of a change at once.
+// one. So thousands of servers, whose addresses the Corefile does not have, learn of a change at once. They
+// take no place of queries for other servers, and have a part of the memory of their own.
 
-// maxFollow bounds the time for which a query waits for the next version.
-const maxFollow = time.Minute
+const (
+	// maxFollow bounds the time for which a query waits for the next version.
+	maxFollow = time.Minute
+	// maxFollowQuery is the size of the largest query that waits. Others are answered at once.
+	maxFollowQuery = 1 << 10
+	// followerSize is the memory of a query that waits: the Query with its packet, its waiter and timer.
+	followerSize = 3 << 10
+)
 
 // A followed is the handler that has followers wait. It is above the Transfer, which answers them.
 type followed struct {
@@ -39,6 +50,9 @@ func (f *followed) ServeDNS(q *dns.Query) dns.Verdict {
 
 // followTime returns how long the client wants to wait for the next version.
 func followTime(q *dns.Query) time.Duration {
+	if len(q.Packet()) > maxFollowQuery {
+		return 0
+	}
 	for code, data := range wire.Options(q.Request.Options(q.Packet())) {
 		if code == wire.OptionFollow && len(data) == 2 {
 			return min(time.Duration(binary.BigEndian.Uint16(data))*time.Second, maxFollow)
@@ -47,14 +61,22 @@ func followTime(q *dns.Query) time.Duration {
 	return 0
 }
 
+// ReserveDNS implements [dns.Reserver]. Clients that the Corefile does not name leave a quarter to those that it
+// names, as with transfers.
+func (f *followed) ReserveDNS(q *dns.Query) (release func(), err error) {
+	client := q.Peer.Addr()
+	return f.waiting.reserve(client, f.transfer.find(wire.Name(q.Name())).names(client))
+}
+
 // AwaitDNS calls wake when there is a newer version than the client's, and when its time has passed.
 func (f *followed) AwaitDNS(q *dns.Query, wake func()) bool {
 	has, ok := clientSerial(q.Packet())
-	if !ok {
+	if !ok || !q.Reserved() {
 		return false
 	}
-	origin := wire.Name(q.Name())
+
 	// A version that is made after add wakes the query, and one before is seen here.
+	origin := wire.Name(q.Name())
 	stop, ok := f.waiting.add(origin, followTime(q), wake)
 	if !ok {
 		return false
@@ -68,8 +90,12 @@ func (f *followed) AwaitDNS(q *dns.Query, wake func()) bool {
 	return true
 }
 
-// Resolve answers the query.
+// Resolve answers the query. The time for which the client wanted to wait is no part of the time that the answer
+// takes, which metrics and logs have.
 func (f *followed) Resolve(ctx context.Context, q *dns.Query) error {
+	if q.Reserved() {
+		q.Start = time.Now()
+	}
 	return f.transfer.Resolve(ctx, q)
 }
 
@@ -83,6 +109,10 @@ func (f *followed) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 
 // A waiting is the queries of a server that wait for the next versions of zones. Reloads keep it.
 type waiting struct {
+	memory  *memory.Budget
+	drop    func()        // removes the gauge
+	clients slots.Counter // of the queries, from ReserveDNS until the answer
+
 	mu      sync.Mutex
 	closed  bool // another process replaces this one
 	queries map[wire.Name]map[*waiter]struct{}
@@ -97,7 +127,34 @@ type waiter struct {
 // waitingKey identifies the waiting across reloads.
 type waitingKey struct{}
 
-func newWaiting() *waiting { return &waiting{queries: map[wire.Name]map[*waiter]struct{}{}} }
+func newWaiting(b *memory.Budget, reg *metrics.Registry) *waiting {
+	w := &waiting{memory: b, queries: map[wire.Name]map[*waiter]struct{}{}}
+	w.drop = reg.TemporaryGauge("seamark_transfer_followers", "Queries that wait for the next version of a zone, one of "+
+		"each server that follows it.", func() float64 { return float64(w.clients.Used()) })
+	return w
+}
+
+// reserve reserves memory for a query of a client. A client may have as many as are free: one client leaves half.
+func (w *waiting) reserve(client netip.Addr, named bool) (release func(), err error) {
+	limit := w.memory.Max(memory.Followers) / followerSize
+	if !named {
+		limit -= limit / 4
+	}
+	if !w.clients.TryAdd(client, limit) {
+		if w.clients.Used() >= limit {
+			return nil, dns.HandlerShare
+		}
+		return nil, dns.ClientShare
+	}
+	if w.memory.Reserve(memory.Followers, followerSize) != nil {
+		w.clients.Done(client)
+		return nil, dns.HandlerShare
+	}
+	return func() {
+		w.memory.Release(memory.Followers, followerSize)
+		w.clients.Done(client)
+	}, nil
+}
 
 // add calls wake once when the zone changes or the time has passed, unless stop is called before. It returns
 // false if queries must not wait.
@@ -159,4 +216,7 @@ func (w *waiting) Yield() { w.release(true) }
 func (w *waiting) Resume() { w.release(false) }
 
 // Stop implements config.Stopper.
-func (w *waiting) Stop() { w.release(true) }
+func (w *waiting) Stop() {
+	w.release(true)
+	w.drop()
+}

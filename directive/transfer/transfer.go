@@ -230,6 +230,9 @@ func (s *stream) begin() error {
 	if s.leave != nil {
 		return nil
 	}
+	if err := s.q.Block(); err != nil {
+		return err
+	}
 	leave, err := s.enter()
 	if err != nil {
 		return fmt.Errorf("too many transfers are running: %w", err)

@@ -44,6 +44,7 @@ const (
 	Records                   // of queries, for admin
 	Upstreams                 // sockets and connections to servers that forward asks
 	Listeners                 // memory in which listeners write answers
+	Followers                 // servers that wait for the next version of a zone
 	NumConsumers
 )
 
@@ -70,6 +71,7 @@ var rules = [NumConsumers]struct {
 	Records:   {"records", 1, 20, 512 << 10, 12 << 20},
 	Upstreams: {"upstreams", 2, 15, 512 << 10, 256 << 20},
 	Listeners: {"listeners", 1, 15, 384 << 10, math.MaxInt64},
+	Followers: {"followers", 0, 5, 64 << 10, 64 << 20},
 }
 
 // ownPercent is the part of the total that is kept for answers from the server's own data. A
