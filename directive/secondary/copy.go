@@ -399,7 +399,7 @@ func (c *zoneCopy) expiresAfter(z *zone.Zone) time.Duration {
 func (c *zoneCopy) timer(z *zone.Zone, fromEnd int) time.Duration {
 	d := timer(z, fromEnd)
 	if limit := time.Duration(c.expires.Load()); limit > 0 {
-		d = min(d, max(limit/4, minTimer))
+		d = min(d, limit/4)
 	}
 	return d
 }

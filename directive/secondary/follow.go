@@ -44,7 +44,7 @@ func (c *zoneCopy) follows() time.Duration { return time.Duration(c.interval.Loa
 // A session is the connection to the primary that a copy follows. The zero session has none.
 type session struct {
 	conn    net.Conn
-	primary int // index in clients
+	primary int  // index in clients
 	plain   bool // the primary knows no EDNS (RFC 6891 §7)
 	until   time.Time
 	idle    time.Duration // how long to wait after a primary that has not waited
@@ -90,7 +90,7 @@ func (s *schedule) await(ctx context.Context, from *client, in *incoming, of *sh
 
 		// The primary may have closed the connection before the query.
 		s.disconnect()
-		if !reused || !errors.Is(err, errEnded) {
+		if !reused || in.messages > 0 || !errors.Is(err, errEnded) {
 			return nil, err
 		}
 	}

@@ -24,10 +24,10 @@ import (
 type followedPrimary struct {
 	t        testing.TB
 	serial   atomic.Uint32
-	waits    atomic.Bool                      // it waits for the next version as long as a follower asks for
+	waits    atomic.Bool                        // it waits for the next version as long as a follower asks for
 	reply    func(q *mdns.Msg, wait int) string // "" for an ordinary reply, an RCODE, "silence" or "close"; may be nil
-	asked    [math.MaxUint8]atomic.Int64      // queries by type
-	followed atomic.Int64                     // queries that ask to wait
+	asked    [math.MaxUint8]atomic.Int64        // queries by type
+	followed atomic.Int64                       // queries that ask to wait
 	task     sync.WaitGroup
 }
 

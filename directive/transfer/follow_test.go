@@ -2,12 +2,17 @@ package transfer_test
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	mdns "github.com/miekg/dns"
 
+	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/test/chaintest"
 )
 
@@ -147,5 +152,158 @@ func TestFollowOption(t *testing.T) {
 	write(t, db, zoneFile(8, 3))
 	if r := <-next; r.Answer[0].(*mdns.SOA).Serial != 8 {
 		t.Errorf("got version %v, want 8", r.Answer[0])
+	}
+}
+
+// followQuery returns an IXFR query that waits for the version after one.
+func followQuery(serial uint32, seconds byte) *mdns.Msg {
+	m := new(mdns.Msg).SetIxfr("example.org.", serial, "ns.", "host.")
+	m.SetEdns0(1232, false)
+	m.IsEdns0().Option = []mdns.EDNS0{&mdns.EDNS0_LOCAL{Code: 65074, Data: []byte{0, seconds}}}
+	return m
+}
+
+// connect opens a connection from an address of loopback.
+func connect(t testing.TB, from string, to netip.AddrPort) *mdns.Conn {
+	t.Helper()
+	d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	conn, err := d.Dial("tcp", to.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &mdns.Conn{Conn: conn}
+}
+
+// Followers take no place of other queries, also if they are more than these are: the server forwards queries and
+// sends zones. All of them get the next version.
+func TestFollowersLeavePlaces(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("it needs several addresses of loopback")
+	}
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, zoneFile(7, 3))
+	upstream, at := freePort(t), freePort(t)
+	run(t, upstream, ". {\n template IN A {\n answer \"{{ .Name }} 5 IN A 198.51.100.1\"\n}\n}")
+	const queries = 16 // with stacks: 128 places
+	plan, log := serveOptions(t, at, nil, fmt.Sprintf("example.org {\n file %s\n transfer {\n to *\n}\n}\n. {\n forward . %s\n}", db, upstream),
+		func(o *server.Options) { o.MaxParked = queries })
+	defer func() { plan.Stop(t.Context()) }()
+	eventually(t, func() string {
+		if soa(at, "example.org.") != 7 {
+			return "the zone is not loaded\n" + log.String()
+		}
+		return ""
+	})
+
+	const each, clients = 60, 5
+	var conns []*mdns.Conn
+	for i := range clients {
+		conn := connect(t, fmt.Sprintf("127.0.1.%d", i+1), at)
+		for range each {
+			if err := conn.WriteMsg(followQuery(7, 60)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Queries of a connection are read in their order.
+		if err := conn.WriteMsg(new(mdns.Msg).SetQuestion("example.org.", mdns.TypeSOA)); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := conn.ReadMsg(); err != nil || r.Question[0].Qtype != mdns.TypeSOA {
+			t.Fatalf("client %d: got %v, error %v, want a reply to the last query only: the others wait", i, r, err)
+		}
+		conns = append(conns, conn)
+	}
+	for i := range 2 * queries {
+		if got := answer(at, fmt.Sprintf("n%d.example.net.", i)); got != "198.51.100.1" {
+			t.Errorf("a forwarded query beside %d followers: got %s", each*clients, got)
+		}
+	}
+	if _, err := axfr(at, "example.org."); err != nil {
+		t.Errorf("a transfer beside %d followers: %v", each*clients, err)
+	}
+
+	write(t, db, zoneFile(8, 3))
+	for i, conn := range conns {
+		_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
+		for n := range each {
+			if r, err := conn.ReadMsg(); err != nil || len(r.Answer) == 0 || r.Answer[0].(*mdns.SOA).Serial != 8 {
+				t.Fatalf("client %d, reply %d: got %v, error %v, want version 8", i, n, r, err)
+			}
+		}
+	}
+}
+
+// Clients that do not read their transfers, which occupy all slots, keep no follower from its differences.
+func TestFollowBesideSlowTransfers(t *testing.T) {
+	if testing.Short() || runtime.GOOS != "linux" {
+		t.Skip("it takes more than a second, and needs several addresses of loopback")
+	}
+	db := filepath.Join(t.TempDir(), "db")
+	text := func(serial int) string {
+		var b strings.Builder
+		b.WriteString(zoneFile(serial, serial))
+		for i := range 30_000 { // more than the kernel's buffers hold
+			fmt.Fprintf(&b, "t%d TXT %q\n", i, strings.Repeat("x", 100))
+		}
+		return b.String()
+	}
+	write(t, db, text(1))
+	primary, relay, node := freePort(t), freePort(t), freePort(t)
+	run(t, primary, "example.org {\n file "+db+"\n transfer {\n to *\n}\n}")
+	relayLog := run(t, relay, followed(primary, ""))
+	log := run(t, node, followed(relay, ""))
+	has := func(serial uint32) func() string {
+		return func() string {
+			if got := soa(node, "example.org."); got != serial {
+				return fmt.Sprintf("the follower has version %d, want %d\n%s", got, serial, log)
+			}
+			return ""
+		}
+	}
+	eventually(t, has(1))
+
+	for i := range 20 {
+		conn := connect(t, fmt.Sprintf("127.0.1.%d", i/4+1), relay)
+		_ = conn.Conn.(*net.TCPConn).SetReadBuffer(4096)
+		if err := conn.WriteMsg(new(mdns.Msg).SetAxfr("example.org.")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for serial := 2; serial < 5; serial++ {
+		write(t, db, text(serial))
+		eventually(t, has(uint32(serial)))
+	}
+	if n := wholeZones(log); n != 1 {
+		t.Errorf("got %d transfers of the whole zone, want one\n%s", n, log)
+	}
+	if n := strings.Count(relayLog.String(), "transfer: Sent zone zone=example.org. client=127.0.1."); n != 0 {
+		t.Errorf("%d slow transfers have ended, want that they occupy their slots", n)
+	}
+}
+
+// A reload that adds follow is obeyed at once, and one that removes it, too.
+func TestFollowReloads(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, zoneFile(1, 3))
+	primary, node := freePort(t), freePort(t)
+	run(t, primary, "example.org {\n file "+db+"\n transfer {\n to *\n}\n}")
+	plain := fmt.Sprintf("example.org {\n secondary {\n transfer from %s\n}\n}", primary)
+	plan, log := serve(t, node, nil, plain)
+	defer func() { plan.Stop(t.Context()) }()
+	has := func(serial uint32) func() string {
+		return func() string {
+			if got := soa(node, "example.org."); got != serial {
+				return fmt.Sprintf("got version %d, want %d\n%s", got, serial, log)
+			}
+			return ""
+		}
+	}
+	eventually(t, has(1))
+	for serial := uint32(2); serial < 5; serial++ {
+		plan, log = serve(t, node, plan, fmt.Sprintf("example.org {\n secondary {\n transfer from %s\n follow 10ms\n}\n}", primary))
+		write(t, db, zoneFile(int(serial), 3)) // REFRESH is an hour
+		eventually(t, has(serial))
+		plan, log = serve(t, node, plan, plain)
 	}
 }

@@ -40,15 +40,25 @@ func serve(t testing.TB, at netip.AddrPort, old *server.Plan, text string) (*ser
 
 func serveWith(t testing.TB, at netip.AddrPort, old *server.Plan, text string, directives []config.Directive) (*server.Plan, *chaintest.Log) {
 	t.Helper()
+	return serveOptions(t, at, old, text, func(o *server.Options) { o.Directives = directives })
+}
+
+// serveOptions is like serve, with other options.
+func serveOptions(
+	t testing.TB, at netip.AddrPort, old *server.Plan, text string, change func(o *server.Options),
+) (*server.Plan, *chaintest.Log) {
+	t.Helper()
 	blocks, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := new(chaintest.Log)
-	plan, err := server.NewPlan(blocks, server.Options{
-		Directives: directives, Listen: []netip.AddrPort{at},
+	options := server.Options{
+		Directives: builtin.Directives(), Listen: []netip.AddrPort{at},
 		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: new(metrics.Registry),
-	})
+	}
+	change(&options)
+	plan, err := server.NewPlan(blocks, options)
 	if err == nil {
 		err = plan.Start(context.Background(), old)
 	}
