@@ -114,6 +114,15 @@ func (s *Secondary) FindsZones() bool {
 	return false
 }
 
+// Repetition reports that names in the zones depend on their versions. Any name may be in the next member of a
+// catalog.
+func (s *Secondary) Repetition() dns.Repetition {
+	return dns.Repetition{Allows: func(q *dns.Query) bool {
+		at, _ := s.find(q, s.set())
+		return at == nil && s.catalogs == nil
+	}}
+}
+
 // Opcodes implements [dns.OpcodeHandler].
 func (s *Secondary) Opcodes() []int { return []int{wire.OpcodeNotify} }
 

@@ -91,9 +91,9 @@ func (f *followed) AwaitDNS(q *dns.Query, wake func()) bool {
 }
 
 // Resolve answers the query. The time for which the client wanted to wait is no part of the time that the answer
-// takes, which metrics and logs have.
+// takes, which metrics and logs have; a trace has both.
 func (f *followed) Resolve(ctx context.Context, q *dns.Query) error {
-	if q.Reserved() {
+	if q.Reserved() && q.Trace() == nil {
 		q.Start = time.Now()
 	}
 	return f.transfer.Resolve(ctx, q)
