@@ -86,11 +86,12 @@ func (b *bench) follow(ctx context.Context) error {
 	b.number("follow/node", "CPU of a node, 100 changes a second", "% of a processor", share(idle, busy, last, took))
 	b.number("follow/idle", "CPU of a relay without changes", "% of a processor", share(before, idle, 1, (followedTime/4).Seconds()))
 	b.number("follow/bytes", "TCP payload of a node in a second", "bytes", float64(f.bytes.Load()-bytes)/took/followers)
-	return b.reportFollow(f, answers, node)
+	return b.reportFollow(f, answers, servers)
 }
 
-// reportFollow reports the times from the changes to the replies and answers, and the memory of the node.
-func (b *bench) reportFollow(f *fleet, answers []float64, node *server) error {
+// reportFollow reports the times from the changes to the replies and answers, and the memory of a relay and of the
+// node.
+func (b *bench) reportFollow(f *fleet, answers []float64, servers []*server) error {
 	times, missing := f.times()
 	if missing > 0 {
 		b.miss("%d of %d changes did not arrive at all followers, %d of %d arrivals; %d followers have ended: %v",
@@ -102,11 +103,16 @@ func (b *bench) reportFollow(f *fleet, answers []float64, node *server) error {
 	slices.Sort(answers)
 	b.number("follow/answer/p50", "time from a change to the answer of a node", "ms", quantile(answers, 0.5))
 	b.number("follow/answer/p99", "time from a change to the answer of a node, p99", "ms", quantile(answers, 0.99))
-	size, err := memory(node.pid())
-	if err != nil {
-		return err
+	for i, name := range []string{1: "a relay", len(servers) - 1: "a node"} {
+		if name == "" {
+			continue
+		}
+		size, err := memory(servers[i].pid())
+		if err != nil {
+			return err
+		}
+		b.megabytes("follow/memory/"+name, "resident memory of "+name, size.resident)
 	}
-	b.megabytes("follow/memory", "resident memory of a node", size.resident)
 	return nil
 }
 

@@ -13,14 +13,14 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A reserving is a Reserver with room for a number of queries, which wait for a second.
-type reserving struct {
+// A bounding is a Reserver with room for a number of queries, which wait for a second.
+type bounding struct {
 	room    int64
 	held    atomic.Int64
 	resolve func(q *Query) error // may be nil
 }
 
-func (r *reserving) ReserveDNS(*Query) (release func(), err error) {
+func (r *bounding) ReserveDNS(*Query) (release func(), err error) {
 	if r.held.Add(1) > r.room {
 		r.held.Add(-1)
 		return nil, HandlerShare
@@ -28,12 +28,12 @@ func (r *reserving) ReserveDNS(*Query) (release func(), err error) {
 	return func() { r.held.Add(-1) }, nil
 }
 
-func (r *reserving) AwaitDNS(q *Query, wake func()) bool {
+func (r *bounding) AwaitDNS(q *Query, wake func()) bool {
 	time.AfterFunc(time.Second, wake)
 	return q.Reserved()
 }
 
-func (r *reserving) Resolve(_ context.Context, q *Query) error {
+func (r *bounding) Resolve(_ context.Context, q *Query) error {
 	if r.resolve != nil {
 		if err := r.resolve(q); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (r *reserving) Resolve(_ context.Context, q *Query) error {
 // end; the others are SERVFAIL.
 func TestReserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &reserving{room: 50}
+		h := &bounding{room: 50}
 		hang := resolve(func(ctx context.Context, _ *Query) error { <-ctx.Done(); return ctx.Err() })
 		r := newRig(t, 1, map[string]*Chain{"a.": chain(h), "b.": chain(hang)})
 		r.lot.Rejected[HandlerShare] = new(metrics.Counter)
@@ -87,7 +87,7 @@ func TestReserver(t *testing.T) {
 // A query that blocks after it has waited for a Reserver needs a place with a stack, and leaves the Reserver.
 func TestReserverBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &reserving{room: 10}
+		h := &bounding{room: 10}
 		r := newRig(t, 1, map[string]*Chain{"a.": chain(h)})
 		h.resolve = func(q *Query) error {
 			if err := q.Block(); err != nil {
@@ -126,10 +126,10 @@ func TestReserverBlock(t *testing.T) {
 // neither.
 func TestReserverElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &reserving{}
+		h := &bounding{}
 		below := chain(h)
 		parkFirst(below)
-		panics := &reserving{room: 1, resolve: func(*Query) error { panic(errors.New("resolve")) }}
+		panics := &bounding{room: 1, resolve: func(*Query) error { panic(errors.New("resolve")) }}
 		r := newRig(t, 1, map[string]*Chain{"a.": below, "b.": chain(panics)})
 		start := time.Now()
 		r.ask(newQuery("a.", mdns.TypeA))
