@@ -103,15 +103,12 @@ func (b *bench) reportFollow(f *fleet, answers []float64, servers []*server) err
 	slices.Sort(answers)
 	b.number("follow/answer/p50", "time from a change to the answer of a node", "ms", quantile(answers, 0.5))
 	b.number("follow/answer/p99", "time from a change to the answer of a node, p99", "ms", quantile(answers, 0.99))
-	for i, name := range []string{1: "a relay", len(servers) - 1: "a node"} {
-		if name == "" {
-			continue
-		}
-		size, err := memory(servers[i].pid())
+	for name, s := range map[string]*server{"relay": servers[1], "node": servers[len(servers)-1]} {
+		size, err := memory(s.pid())
 		if err != nil {
 			return err
 		}
-		b.megabytes("follow/memory/"+name, "resident memory of "+name, size.resident)
+		b.megabytes("follow/memory/"+name, "resident memory of a "+name, size.resident)
 	}
 	return nil
 }

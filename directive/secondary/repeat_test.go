@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
@@ -26,8 +27,8 @@ func TestSecondaryRepeats(t *testing.T) {
 	empty := newCopy(options{origin: "\x03net\x00"}, nil, chaintest.QuietLog(), room{})
 	for _, catalog := range []bool{false, true} {
 		s := &Secondary{static: new(zoneSet)}
-		s.zones.Set(wire.Name(origin), &servedZone{copy: c})
-		s.zones.Set("\x03net\x00", &servedZone{copy: empty, interval: time.Second})
+		s.zones.Set(wire.Name(origin), &servedZone{copy: c, fallthru: new(config.Fallthrough)})
+		s.zones.Set("\x03net\x00", &servedZone{copy: empty, interval: time.Second, fallthru: new(config.Fallthrough)})
 		if catalog {
 			s.catalogs = new(catalogs)
 			s.catalogs.current.Store(new(zoneSet))

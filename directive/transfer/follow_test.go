@@ -183,10 +183,11 @@ func TestFollowersLeavePlaces(t *testing.T) {
 	}
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, zoneFile(7, 3))
-	upstream, at := freePort(t), freePort(t)
+	primary, upstream, at := freePort(t), freePort(t), freePort(t)
+	run(t, primary, "example.org {\n file "+db+"\n transfer {\n to *\n}\n}")
 	run(t, upstream, ". {\n template IN A {\n answer \"{{ .Name }} 5 IN A 198.51.100.1\"\n}\n}")
 	const queries = 16 // with stacks: 128 places
-	plan, log := serveOptions(t, at, nil, fmt.Sprintf("example.org {\n file %s\n transfer {\n to *\n}\n}\n. {\n forward . %s\n}", db, upstream),
+	plan, log := serveOptions(t, at, nil, followed(primary, "")+fmt.Sprintf("\n. {\n forward . %s\n}", upstream),
 		func(o *server.Options) { o.MaxParked = queries })
 	defer func() { plan.Stop(t.Context()) }()
 	eventually(t, func() string {
