@@ -288,27 +288,37 @@ func (f *fleet) run(conn net.Conn, serial uint32) {
 		q.SetEdns0(1232, false)
 		q.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65074, Data: []byte{0, 20}}}
 		reply, err := f.exchange(conn, q, buf)
+		d := followReply{seen: map[netip.Addr]bool{}}
+		for err == nil && !f.arrived(reply, &d) {
+			reply, err = f.receive(conn, reply)
+		}
 		if err != nil {
 			f.fail(err)
 			return
 		}
 		buf = reply
-		if next := f.arrived(reply); next != serial {
-			serial = next
+		if d.serial != serial {
+			serial = d.serial
 			time.Sleep(followInterval)
 		}
 	}
 }
 
-// exchange sends a query, and returns the reply's message. The differences of a second fit into one.
+// exchange sends a query, and returns the first message of the reply.
 func (f *fleet) exchange(conn net.Conn, q *dns.Msg, buf []byte) ([]byte, error) {
 	packet, err := q.Pack()
 	if err != nil {
 		return nil, err
 	}
+	f.bytes.Add(int64(len(packet) + 2))
 	if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...)); err != nil {
 		return nil, err
 	}
+	return f.receive(conn, buf)
+}
+
+// receive returns a message.
+func (f *fleet) receive(conn net.Conn, buf []byte) ([]byte, error) {
 	var length [2]byte
 	if _, err := io.ReadFull(conn, length[:]); err != nil {
 		return nil, err
@@ -318,7 +328,7 @@ func (f *fleet) exchange(conn net.Conn, q *dns.Msg, buf []byte) ([]byte, error) 
 	if _, err := io.ReadFull(conn, buf); err != nil {
 		return nil, err
 	}
-	f.bytes.Add(int64(len(packet) + n + 4))
+	f.bytes.Add(int64(n + 2))
 	if buf[3]&15 != 0 {
 		return nil, errors.New(dns.RcodeToString[int(buf[3]&15)])
 	}
@@ -335,31 +345,44 @@ func lastSerial(reply []byte) (serial uint32) {
 	return serial
 }
 
-// arrived notes the changes of a reply, and returns its serial number.
-func (f *fleet) arrived(reply []byte) (serial uint32) {
+// A followReply is a reply that is being received.
+type followReply struct {
+	serial  uint32 // of the new version
+	records int
+	soas    int // SOA records; the third and each second one after it precede added records (RFC 1995 §4)
+	of      int // SOA records with the new serial number: the third one is the last record
+	seen    map[netip.Addr]bool
+}
+
+// arrived notes the changes of a message, and reports whether the reply is complete.
+func (f *fleet) arrived(message []byte, d *followReply) bool {
 	now := time.Now()
-	seen := map[netip.Addr]bool{}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	soas := 0 // the third and each second one after it precede added records (RFC 1995 §4)
-	eachRecord(reply, func(t uint16, rdata []byte) {
+	eachRecord(message, func(t uint16, rdata []byte) {
+		d.records++
 		switch {
 		case t == dns.TypeSOA:
-			serial = binary.BigEndian.Uint32(rdata[len(rdata)-20:])
-			soas++
-		case t == dns.TypeA && soas >= 3 && soas%2 == 1:
+			serial := binary.BigEndian.Uint32(rdata[len(rdata)-20:])
+			if d.soas++; d.soas == 1 {
+				d.serial = serial
+			}
+			if serial == d.serial {
+				d.of++
+			}
+		case t == dns.TypeA && d.soas >= 3 && d.soas%2 == 1:
 			addr, _ := netip.AddrFromSlice(rdata)
 			a := f.changes[addr]
-			if a == nil || seen[addr] { // the Service's name and the endpoint's have it
+			if a == nil || d.seen[addr] { // the Service's name and the endpoint's have it
 				return
 			}
-			seen[addr] = true
+			d.seen[addr] = true
 			a.mu.Lock()
 			a.ms = append(a.ms, float64(now.Sub(a.begin).Microseconds())/1e3)
 			a.mu.Unlock()
 		}
 	})
-	return serial
+	return d.records == 1 || d.of == 3
 }
 
 // eachRecord calls do with each record of the answer section.

@@ -11,7 +11,6 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -56,11 +55,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 }
 
 func newTransfer() *Transfer {
-	return &Transfer{
-		running: slots.New(maxRunning, maxRunningPerClient),
-		unnamed: slots.New(maxRunningUnnamed, maxRunningPerClient),
-		strange: slots.New(maxRunningStrangers, maxRunningPerClient),
-	}
+	return &Transfer{limits: newLimits(maxRunning), long: newLimits(maxLong)}
 }
 
 // checkSources warns of zones that no directive of the block has, and of zones that two have.

@@ -30,10 +30,16 @@ type Transfer struct {
 	uses     []*use
 	zones    wire.ZoneMap[*use]
 	handlers []zone.Transferable // set before the first query
-	running  *slots.Pool         // limits concurrent transfers
-	unnamed  *slots.Pool         // limits those of clients that the Corefile does not name
-	strange  *slots.Pool         // limits those of strangers among them
+	limits                       // of whole zones
+	long     limits              // of differences that need several messages
 	log      *slog.Logger
+}
+
+// A limits limits concurrent transfers.
+type limits struct {
+	running *slots.Pool // all of them
+	unnamed *slots.Pool // those of clients that the Corefile does not name
+	strange *slots.Pool // those of strangers among them
 }
 
 // A use is one transfer directive in a Corefile.
@@ -50,8 +56,11 @@ type use struct {
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
 const (
-	// maxRunning is the number of transfers at the same time. Each holds about 64 KB.
+	// maxRunning is the number of transfers of whole zones at the same time, and maxLong that of differences
+	// that need several messages. Each holds about 64 KB. Followers that a busy machine has delayed have more
+	// differences: they must not wait for servers that read a whole zone, or they would be delayed even more.
 	maxRunning = 16
+	maxLong    = 128
 	// maxRunningPerClient is how many of them one client has: a few that read slowly keep no
 	// others from a transfer, and a client with many zones takes turns with others.
 	maxRunningPerClient = 4
@@ -122,13 +131,17 @@ func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
 	origin := wire.Name(q.Name())
 	s := &stream{ctx: ctx, q: q}
 	defer s.end()
-	s.enter = func() (func(), error) {
-		return enter(ctx, q.Peer.Addr(), t.pools(t.find(origin).names(q.Peer.Addr()), q.Signer() != nil))
+	enterFor := func(l *limits) func() (func(), error) {
+		return func() (func(), error) {
+			return enter(ctx, q.Peer.Addr(), l.pools(t.find(origin).names(q.Peer.Addr()), q.Signer() != nil))
+		}
 	}
+	s.enter = enterFor(&t.long)
 
 	v := t.version(origin)
 	send, kind, ok := s.choose(v)
 	if kind == "AXFR" {
+		s.enter = enterFor(&t.limits)
 		if err := s.begin(); err != nil {
 			return err
 		}
@@ -175,15 +188,24 @@ func enter(ctx context.Context, client netip.Addr, pools []*slots.Pool) (leave f
 	return func() { release(pools) }, nil
 }
 
+// newLimits returns the limits for a number of transfers: see maxRunning.
+func newLimits(n int) limits {
+	return limits{
+		running: slots.New(n, maxRunningPerClient),
+		unnamed: slots.New(n*maxRunningUnnamed/maxRunning, maxRunningPerClient),
+		strange: slots.New(n*maxRunningStrangers/maxRunning, maxRunningPerClient),
+	}
+}
+
 // pools returns those of which a transfer needs a slot: the more is known of the client, the fewer.
-func (t *Transfer) pools(named, signed bool) []*slots.Pool {
+func (l *limits) pools(named, signed bool) []*slots.Pool {
 	switch {
 	case named:
-		return []*slots.Pool{t.running}
+		return []*slots.Pool{l.running}
 	case signed:
-		return []*slots.Pool{t.unnamed, t.running}
+		return []*slots.Pool{l.unnamed, l.running}
 	}
-	return []*slots.Pool{t.strange, t.unnamed, t.running}
+	return []*slots.Pool{l.strange, l.unnamed, l.running}
 }
 
 // choose returns the function that sends the reply, and its kind: the whole zone, the differences
