@@ -173,7 +173,11 @@ func changeFor(ctx context.Context, c *changer, f *fleet, node *server) (answers
 		case <-ticks.C:
 		}
 
-		n++
+		// The Service of a change that the node is asked for is not changed again before the answer.
+		sampled := c.pop.moving - 1
+		if n++; n%c.pop.moving == sampled && !free {
+			n++
+		}
 		s, addr := c.moving(n), newAddress(n)
 		f.changed(addr)
 		if _, err := c.write(n); err != nil {
@@ -182,12 +186,12 @@ func changeFor(ctx context.Context, c *changer, f *fleet, node *server) (answers
 		if err := c.drain(); err != nil {
 			return nil, err
 		}
-		if free {
+		if n%c.pop.moving == sampled {
 			free = false
 			q := newLookup(s.endpoint(addr), dns.TypeA, false, dns.RcodeSuccess, "A "+addr.String())
 			begin := time.Now()
 			asking.Go(func() {
-				within, stop := context.WithTimeout(ctx, 5*time.Second) // the next change of the Service may be first
+				within, stop := context.WithTimeout(ctx, 5*time.Second)
 				defer stop()
 				if node.await(within, q) == nil {
 					results <- float64(time.Since(begin).Microseconds()) / 1e3

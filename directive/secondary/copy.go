@@ -385,25 +385,6 @@ func (c *zoneCopy) expire() {
 	c.report(health.Critical, "expired", "has expired and is not served")
 }
 
-// expiresAfter returns the time after which a version expires without an answer of a primary.
-func (c *zoneCopy) expiresAfter(z *zone.Zone) time.Duration {
-	after := timer(z, soaExpire)
-	if limit := time.Duration(c.expires.Load()); limit > 0 {
-		after = min(after, limit)
-	}
-	return after
-}
-
-// timer returns one of the times of the SOA record. With the option expire it is so short that a primary is asked
-// several times before a version expires.
-func (c *zoneCopy) timer(z *zone.Zone, fromEnd int) time.Duration {
-	d := timer(z, fromEnd)
-	if limit := time.Duration(c.expires.Load()); limit > 0 {
-		d = min(d, limit/4)
-	}
-	return d
-}
-
 // report adds a condition of the zone, which a name identifies.
 func (c *zoneCopy) report(severity health.Severity, name, format string, args ...any) {
 	if c.task.Context().Err() != nil {
