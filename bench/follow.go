@@ -178,6 +178,7 @@ func changeFor(ctx context.Context, c *changer, f *fleet, node *server) (answers
 		if n++; n%c.pop.moving == sampled && !free {
 			n++
 		}
+
 		s, addr := c.moving(n), newAddress(n)
 		f.changed(addr)
 		if _, err := c.write(n); err != nil {
@@ -186,6 +187,7 @@ func changeFor(ctx context.Context, c *changer, f *fleet, node *server) (answers
 		if err := c.drain(); err != nil {
 			return nil, err
 		}
+
 		if n%c.pop.moving == sampled {
 			free = false
 			q := newLookup(s.endpoint(addr), dns.TypeA, false, dns.RcodeSuccess, "A "+addr.String())
