@@ -129,8 +129,8 @@ type waitingKey struct{}
 
 func newWaiting(b *memory.Budget, reg *metrics.Registry) *waiting {
 	w := &waiting{memory: b, queries: map[wire.Name]map[*waiter]struct{}{}}
-	w.drop = reg.TemporaryGauge("seamark_transfer_followers", "Queries that wait for the next version of a zone, one of "+
-		"each server that follows it.", func() float64 { return float64(w.clients.Used()) })
+	w.drop = reg.TemporaryGauge("seamark_transfer_followers", "Queries that wait for the next version of a zone.",
+		func() float64 { return float64(w.clients.Used()) })
 	return w
 }
 
