@@ -53,16 +53,16 @@ func connectionsMemory(t *testing.T, option string, one int64, full bool) {
 		})
 	}
 	chaintest.Eventually(t, "all queries wait", func() bool { return up.queryCount() >= queries })
-	open := (b.Part(memory.Upstreams).Used - filled) / one
-	if full && open != 1 || (b.Part(memory.Upstreams).Used-filled)%one != 0 {
-		t.Errorf("%d queries wait: got %d bytes in use, want one connection without memory", queries, b.Part(memory.Upstreams).Used-filled)
+	used := b.Part(memory.Upstreams).Used - filled
+	if used < one || full && used > socketMemory+streamMemory { // a query may be repeated over TCP
+		t.Errorf("%d queries wait: got %d bytes in use, want one connection, and without memory no more", queries, used)
 	}
 	close(release)
 	all.Wait()
 
 	if !full {
-		if used := b.Part(memory.Upstreams).Used; used < open*one {
-			t.Errorf("after the replies: got %d bytes in use, want those of %d connections at least", used, open)
+		if used := b.Part(memory.Upstreams).Used; used < one {
+			t.Errorf("after the replies: got %d bytes in use, want those of a connection at least", used)
 		}
 		return
 	}
