@@ -19,11 +19,13 @@ import (
 	"github.com/seamark/seamark/test/freeport"
 )
 
-// usedMemory returns what each part of a budget uses.
+// usedMemory returns what each part of a budget uses, without that of the listeners: it depends on how many
+// queries were answered at the same time, and that of TCP ends at a garbage collection.
 func usedMemory(b *memory.Budget) (used [memory.NumConsumers]int64) {
 	for c := range memory.NumConsumers {
 		used[c] = b.Part(c).Used
 	}
+	used[memory.Listeners] = 0
 	return used
 }
 
@@ -47,7 +49,7 @@ func TestReloadsKeepMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
-	const names = 44_000 // need almost half of the part of the zones in a control group of 64 MB
+	const names = 33_000 // need almost half of the part of the zones in a control group of 64 MB
 	dir := t.TempDir()
 	db, hosts := filepath.Join(dir, "db"), filepath.Join(dir, "hosts")
 	writeZone(t, db, 1, names)
@@ -116,9 +118,7 @@ func TestReloadsKeepMemory(t *testing.T) {
 		if err := load(other); err != nil {
 			t.Fatal(err)
 		}
-		used := usedMemory(o.Memory)
-		used[memory.Listeners] = 0 // it has an address
-		if used != [memory.NumConsumers]int64{} {
+		if used := usedMemory(o.Memory); used != [memory.NumConsumers]int64{} {
 			t.Fatalf("without all that: got %v bytes used, want none", used)
 		}
 		if err := load(full); err != nil {
