@@ -259,6 +259,29 @@ func TestHandoverConcurrentStarts(t *testing.T) {
 	}
 }
 
+// A process that was killed has its addresses for a moment longer than its socket for successors.
+func TestHandoverKilledHasAddress(t *testing.T) {
+	dir, port := handoverDir(t)
+	path := filepath.Join(dir, "seamark.sock")
+	socket, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket.SetUnlinkOnClose(false)
+	_ = socket.Close()
+	held, err := net.ListenPacket("udp", "127.0.0.1:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	p := launch(t, program.Command(t, dir, "-conf", "Corefile"), os.Stderr, "")
+	p.until("trying again")
+	_ = held.Close()
+	p.greeting()
+	answers(t, "127.0.0.1:"+port)
+	p.stop()
+}
+
 // Whenever one of the two processes is killed, the other one answers.
 func TestHandoverKilled(t *testing.T) {
 	long(t)

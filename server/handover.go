@@ -94,6 +94,37 @@ func (r *Run) takeOver(ctx context.Context, plan *Plan) (unlock func(), err erro
 	return unlock, nil
 }
 
+// wasKilled reports whether the file of a socket is there, before its process is looked for: if no process listens
+// at it, its process has not removed it, and was killed, perhaps just now.
+func wasKilled(path string) bool {
+	_, err := os.Lstat(path)
+	return path != "" && err == nil
+}
+
+// startAgain starts a plan again while addresses are in use, of which the process that was killed may still have
+// some. err is that of the start before. It returns the plan of the last attempt.
+func (r *Run) startAgain(ctx context.Context, plan *Plan, err error) (*Plan, error) {
+	ctx, cancel := context.WithTimeout(ctx, handover.EndTimeout)
+	defer cancel()
+	if errors.Is(err, syscall.EADDRINUSE) {
+		r.Log.Warn("An address is in use, perhaps of a process that was killed: trying again", "error", err)
+	}
+	for errors.Is(err, syscall.EADDRINUSE) {
+		select {
+		case <-ctx.Done():
+			return plan, err
+		case <-time.After(50 * time.Millisecond):
+		}
+
+		next, failed := r.Check()
+		if failed != nil {
+			return plan, failed
+		}
+		plan, err = next, next.Start(context.WithoutCancel(ctx), nil)
+	}
+	return plan, err
+}
+
 // finishTakeover makes the old process stop when the plan answers queries. After an error the old one serves
 // on, and the plan has stopped.
 func (r *Run) finishTakeover(ctx context.Context, plan *Plan) error {

@@ -192,6 +192,7 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	killed := wasKilled(plan.handover)
 	unlock, err := r.takeOver(ctx, plan)
 	if err != nil {
 		return nil, err
@@ -208,6 +209,9 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 		r.warn(plan)
 		r.failures().Add(0) // the metric exists before the first failure
 		err = plan.Start(ctx, nil)
+	}
+	if killed && plan.taken == nil {
+		plan, err = r.startAgain(ctx, plan, err)
 	}
 	if err != nil {
 		plan.taken.close()

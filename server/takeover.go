@@ -105,10 +105,12 @@ func receiveTakeover(conn *handover.Conn, in *transport.Inherited, log *slog.Log
 	}
 }
 
-// oldEnded records that the old process has ended.
+// oldEnded records that the old process has ended, and waits until the kernel has closed all its sockets, whose
+// addresses are free then.
 func (t *takeover) oldEnded() {
 	t.log.Warn("Old process ended during the hand-over", "pid", t.conn.PID)
 	t.conn.Close()
+	handover.AwaitEnd(t.conn.PID)
 	t.conn = nil
 }
 

@@ -182,6 +182,40 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
+// A process that is killed may end connections before its socket. It is not seen as one that listens.
+func TestDialWhileKilled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sock")
+	dying, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dying.SetUnlinkOnClose(false)
+	ended := make(chan error)
+	go func() {
+		for range 3 {
+			c, err := dying.Accept()
+			if err != nil {
+				ended <- err
+				return
+			}
+			_ = c.Close()
+		}
+		ended <- dying.Close()
+	}()
+
+	if c, err := Dial(path); c != nil || err != nil {
+		t.Fatalf("Dial: got %v and error %v, want neither", c, err)
+	}
+	l, err := Listen(path, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // The files of a process that sends no end are bounded in number and in time, and an end allows as
 // many again.
 func TestFilesWithoutEnd(t *testing.T) {

@@ -12,12 +12,37 @@ import (
 	"time"
 )
 
-// dialTimeout is how long Dial waits: longer than the old process needs for a reload.
-const dialTimeout = 15 * time.Second
+const (
+	// dialTimeout is how long Dial waits: longer than the old process needs for a reload.
+	dialTimeout = 15 * time.Second
+	// EndTimeout is how long a process waits for the end of one that has been killed. The kernel closes its
+	// sockets one after the other, on a busy machine in many milliseconds.
+	EndTimeout = 5 * time.Second
+	// endPause is the time between two looks whether it has ended.
+	endPause = 10 * time.Millisecond
+)
+
+// errEnded is that the other process has ended, perhaps before it accepted the connection.
+var errEnded = errors.New("the process has ended")
 
 // Dial connects to the server that listens at path, and exchanges hello with it. It
 // returns nil if no process listens there. The caller must hold the lock of path.
 func Dial(path string) (*Conn, error) {
+	until := time.Now().Add(EndTimeout)
+	for {
+		c, err := dial(path)
+		if !errors.Is(err, errEnded) {
+			return c, err
+		}
+		if time.Now().After(until) {
+			return nil, fmt.Errorf("%s: a process listens there, and ends each connection", path)
+		}
+		time.Sleep(endPause)
+	}
+}
+
+// dial makes one attempt.
+func dial(path string) (*Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout}
 	unix, err := d.Dial("unixpacket", path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
@@ -38,8 +63,7 @@ func Dial(path string) (*Conn, error) {
 	if err != nil {
 		c.Close()
 		if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-			// It has ended meanwhile, perhaps before it accepted the connection.
-			return nil, nil
+			return nil, errEnded
 		}
 		return nil, err
 	}
