@@ -12,6 +12,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/server/handover"
+	"github.com/seamark/seamark/sys/pidfd"
 	"github.com/seamark/seamark/transport"
 )
 
@@ -110,7 +111,7 @@ func receiveTakeover(conn *handover.Conn, in *transport.Inherited, log *slog.Log
 func (t *takeover) oldEnded() {
 	t.log.Warn("Old process ended during the hand-over", "pid", t.conn.PID)
 	t.conn.Close()
-	handover.AwaitEnd(t.conn.PID)
+	pidfd.Await(t.conn.PID, handover.EndTimeout)
 	t.conn = nil
 }
 

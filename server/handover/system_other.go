@@ -11,9 +11,6 @@ import (
 // Other systems lack Unix sockets with packets, or the credentials of the peer.
 func peer(*net.UnixConn) (pid, uid int, err error) { return 0, 0, errors.ErrUnsupported }
 
-// AwaitEnd does nothing.
-func AwaitEnd(int) {}
-
 func rights(int) []byte { return nil }
 
 func received([]byte) ([]*os.File, error) { return nil, errors.ErrUnsupported }

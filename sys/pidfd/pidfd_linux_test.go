@@ -1,4 +1,4 @@
-package handover
+package pidfd
 
 import (
 	"fmt"
@@ -6,10 +6,15 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/seamark/seamark/test/orphans"
 )
 
-// AwaitEnd returns when a process has ended, and at once for one that is not there.
-func TestAwaitEnd(t *testing.T) {
+func TestMain(m *testing.M) { orphans.Main(m) }
+
+// Await returns when a process has ended, and at once for one that is not there.
+func TestAwait(t *testing.T) {
 	c := exec.Command("sleep", "60")
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -17,11 +22,11 @@ func TestAwaitEnd(t *testing.T) {
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	AwaitEnd(c.Process.Pid)
+	Await(c.Process.Pid, time.Minute)
 	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.Process.Pid)); err != nil || !strings.Contains(string(stat), ") Z ") {
 		t.Errorf("the process has not ended: %s, error %v", stat, err)
 	}
 	_ = c.Wait()
-	AwaitEnd(c.Process.Pid)
-	AwaitEnd(0)
+	Await(c.Process.Pid, time.Minute)
+	Await(0, time.Minute)
 }
