@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -38,11 +37,10 @@ func TestDashboardExpressions(t *testing.T) {
 			}
 		}
 	}
-	server := startPrometheus(t)
-	defer server.stop()
 	metrics, query, stop := dashboardServer(t)
 	defer stop()
-	server.scrape(metrics)
+	server := startPrometheus(t, metrics)
+	defer server.stop()
 
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$job", ".+", "$instance", ".+", "$protocol", ".+")
 	deadline := time.Now().Add(3 * time.Minute)
@@ -113,8 +111,8 @@ type prometheusServer struct {
 	address string
 }
 
-// startPrometheus starts Debian's Prometheus, which scrapes nothing yet.
-func startPrometheus(t *testing.T) *prometheusServer {
+// startPrometheus starts Debian's Prometheus, which scrapes the metrics at an address.
+func startPrometheus(t *testing.T, metrics string) *prometheusServer {
 	t.Helper()
 	program := debian.Program(t, "prometheus")
 	s := &prometheusServer{t: t, dir: t.TempDir(), address: unusedAddress(t)}
@@ -122,7 +120,7 @@ func startPrometheus(t *testing.T) *prometheusServer {
 global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
 - job_name: kube-dns
-  file_sd_configs: [{files: [`+filepath.Join(s.dir, "targets.json")+`], refresh_interval: 1s}]
+  static_configs: [{targets: ["`+metrics+`"]}]
 `)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -138,16 +136,6 @@ scrape_configs:
 func (s *prometheusServer) stop() {
 	s.cancel()
 	_ = s.command.Wait()
-}
-
-// scrape makes the server scrape the metrics at an address.
-func (s *prometheusServer) scrape(address string) {
-	s.t.Helper()
-	temporary := filepath.Join(s.dir, "targets")
-	write(s.t, temporary, fmt.Sprintf(`[{"targets": [%q]}]`, address))
-	if err := os.Rename(temporary, filepath.Join(s.dir, "targets.json")); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 // evaluate returns the values of an expression, the numbers first.
