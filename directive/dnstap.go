@@ -215,8 +215,8 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 	return err
 }
 
-// observer returns what observes queries: d, or what is content with a sample of those that the kernel of a node
-// answers if each tap is.
+// observer returns the observer of queries. If all taps have the option sample, it asks for a sample of the queries
+// that the kernel of a node answers, and otherwise for all queries, so that the kernel answers none.
 func (d *Dnstap) observer() dns.Observer {
 	if slices.ContainsFunc(d.taps, func(t *tap) bool { return !t.sample }) {
 		return d

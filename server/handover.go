@@ -343,7 +343,8 @@ func (p *Plan) release(unused []netip.AddrPort) {
 	releases.Wait()
 }
 
-// socketsByUse returns the listeners with sockets that two processes may read, and with those that only one may.
+// socketsByUse returns the listeners whose sockets two processes may read at the same time, and those whose sockets
+// only one may read.
 func (p *Plan) socketsByUse() (inclusive, exclusive []socketListener) {
 	for _, l := range p.sockets() {
 		if isExclusive(l) {

@@ -136,8 +136,8 @@ func (c client) isNamed() bool {
 	})
 }
 
-// A policyChange is the difference between two sets of policies: gone has those that were replaced or deleted, and
-// may have nil, which stands for a policy that was new; now has those in their place.
+// A policyChange is the difference between two sets of policies. gone has the policies that were replaced or
+// deleted, and nil if there are new ones; now has the policies that were added or changed.
 type policyChange struct {
 	gone map[*networkPolicy]bool
 	now  map[cluster.Key]*networkPolicy

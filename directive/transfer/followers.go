@@ -61,8 +61,8 @@ func followTime(q *dns.Query) time.Duration {
 	return 0
 }
 
-// ReserveDNS implements [dns.Reserver]. Clients that the Corefile does not name leave a quarter to those that it
-// names, as with transfers.
+// ReserveDNS implements [dns.Reserver]. As with transfers, a quarter of the places is kept for clients that the
+// Corefile names.
 func (f *followed) ReserveDNS(q *dns.Query) (release func(), err error) {
 	client := q.Peer.Addr()
 	return f.waiting.reserve(client, f.transfer.find(wire.Name(q.Name())).names(client))

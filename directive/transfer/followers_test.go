@@ -9,8 +9,8 @@ import (
 	"github.com/seamark/seamark/sys/memory"
 )
 
-// One client leaves half of the places to others, all clients leave a quarter to those that the Corefile names,
-// and followers have a part of the memory.
+// One client can have half of the places, and clients that the Corefile does not name three quarters. Followers
+// have a part of the memory.
 func TestFollowersShare(t *testing.T) {
 	budget := memory.New(64<<20, memory.FromGroup)
 	w := newWaiting(budget, new(metrics.Registry))
