@@ -108,6 +108,8 @@ func gatewayRules(address string) []rule {
 		{name: "GRPCRoute", query: "grpc.a.example.test A", want: inside},
 		{name: "TLSRoute", query: "tls.a.example.test A", want: inside},
 		{name: "a host of a listener", query: "listener.infra.example.test A", want: inside},
+		{name: "a host of a ListenerSet", query: "set.a.example.test A", want: inside},
+		{name: "HTTPRoute of a ListenerSet", query: "route.a.example.test A", want: inside},
 		{name: "a family that the Service lacks", query: "web.a.example.test AAAA", want: "NOERROR", always: true},
 
 		{name: "a wildcard of the other's zone is not published", query: "any.a.example.test A",
@@ -116,7 +118,9 @@ func gatewayRules(address string) []rule {
 			want: "NXDOMAIN", always: true},
 		{name: "a Gateway without a controller is not published", query: "nobody.infra.example.test A",
 			want: "NXDOMAIN", always: true},
-		{name: "a host of a ListenerSet is not published, as documented", query: "set.a.example.test A",
+		{name: "a host of a ListenerSet of the other's zone is not published", query: "stolen.a.example.test A",
+			want: "NXDOMAIN", always: true},
+		{name: "a ListenerSet that the Gateway does not allow is not published", query: "closed.a.example.test A",
 			want: "NXDOMAIN", always: true},
 
 		{name: "a changed host", query: "new.a.example.test A", want: inside,
@@ -124,6 +128,9 @@ func gatewayRules(address string) []rule {
 		{name: "its former host, which the thief's older Route has, too", query: "web.a.example.test A",
 			want: "NXDOMAIN", always: true},
 		{name: "a deleted Route", query: "new.a.example.test A", want: "NXDOMAIN", before: change("delete httproute web")},
+		{name: "a deleted ListenerSet", query: "set.a.example.test A", want: "NXDOMAIN",
+			before: change("delete listenerset more")},
+		{name: "its Route", query: "route.a.example.test A", want: "NXDOMAIN"},
 		{name: "without the Gateway", query: "own.b.example.test A", want: "NXDOMAIN",
 			before: strings.Fields("-n infra delete gateway public")},
 	}

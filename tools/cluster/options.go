@@ -24,7 +24,7 @@ const (
 
 // kubernetes has the tried version of each minor version.
 func kubernetes() map[string]string {
-	return map[string]string{"1.34": "1.34.4", "1.35": "1.35.4", "1.37": "1.37.2"}
+	return map[string]string{"1.34": "1.34.4", "1.35": "1.35.4", "1.36": "1.36.3", "1.37": "1.37.2"}
 }
 
 // Bounds of what has been tried. With five nodes, one was not ready after three minutes.
