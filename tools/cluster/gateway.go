@@ -44,7 +44,8 @@ func (t *conformance) runGateway(ctx context.Context, s server, of suite) error 
 	return t.with(ctx, scenario{
 		definitions: append(own, standard), objects: []string{"gateway.yaml"}, corefile: withGateway,
 		data: map[string]any{"Envoy": envoyImage, "Tenants": []string{"infra", "tenant-a", "tenant-b"}},
-	}, func() error {
+	}, func() (err error) {
+		defer func() { err = errors.Join(err, t.deleteGateways(ctx)) }()
 		if err := t.rollout(ctx, "envoy-gateway-system", "envoy-gateway"); err != nil {
 			return err
 		}
@@ -59,6 +60,16 @@ func (t *conformance) runGateway(ctx context.Context, s server, of suite) error 
 		return t.checkText(ctx, s, of, "an Event tells the thief", "not delegated to namespace tenant-b",
 			"-n", "tenant-b", "get", "events", "-o", "jsonpath={.items[*].message}")
 	})
+}
+
+// deleteGateways deletes what the controller has to release (finalizers), while there is a controller.
+func (t *conformance) deleteGateways(ctx context.Context) error {
+	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	return errors.Join(
+		t.do(restore, "delete", "gateways", "--all", "--all-namespaces"),
+		t.do(restore, "delete", "gatewayclasses", "--all"),
+	)
 }
 
 // writeGatewayAPI writes the definitions of the kinds that Envoy Gateway and the directive watch, in the
