@@ -270,7 +270,20 @@ func (c *cluster) log(name string) string {
 	return c.file("logs", strings.ReplaceAll(name, "/", "-")+".log")
 }
 
-// await calls try until it succeeds. The error has the end of a program's log.
+// logEnds returns the last lines of the logs of a program, or of all programs of a node.
+func (c *cluster) logEnds(name string) string {
+	files, _ := filepath.Glob(c.file("logs", "*"+name+"*.log"))
+
+	var ends strings.Builder
+	for _, file := range files {
+		if text, _ := os.ReadFile(file); len(text) > 0 {
+			fmt.Fprintf(&ends, "\n%s ends with:\n%s", filepath.Base(file), lastLines(string(text), 10))
+		}
+	}
+	return ends.String()
+}
+
+// await calls try until it succeeds. The error has the ends of the logs of name.
 func (c *cluster) await(ctx context.Context, name string, try func() error) error {
 	deadline := time.Now().Add(patience)
 	for {
@@ -281,8 +294,7 @@ func (c *cluster) await(ctx context.Context, name string, try func() error) erro
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case time.Now().After(deadline):
-			log, _ := os.ReadFile(c.log(name))
-			return fmt.Errorf("%w\nthe log of %s ends with:\n%s", err, name, lastLines(string(log), 10))
+			return fmt.Errorf("%w%s", err, c.logEnds(name))
 		}
 		time.Sleep(200 * time.Millisecond)
 	}

@@ -87,6 +87,13 @@ func TestClusterFailures(t *testing.T) {
 		f.refused(fmt.Sprintf("port %d of 127.0.0.1 is in use", port), out, err)
 	})
 
+	t.Run("no instances of inotify", func(t *testing.T) {
+		takeInotify(t)
+		f := failingStart{T: t, program: program}
+		out, err := f.begin("", nil, args...)
+		f.refused("instances of inotify are left", out, err)
+	})
+
 	t.Run("second start at the same time", func(t *testing.T) {
 		f := failingStart{T: t, program: program}
 		out, err := f.begin("== programs", func(first *os.Process) {
@@ -141,6 +148,18 @@ func TestClusterFailures(t *testing.T) {
 		}
 		checkTraces(f.T, f.before)
 	})
+}
+
+// takeInotify takes all instances of inotify of the user until the end of the test.
+func takeInotify(t *testing.T) {
+	t.Helper()
+	for {
+		fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC)
+		if err != nil {
+			return
+		}
+		t.Cleanup(func() { syscall.Close(fd) })
+	}
 }
 
 // diskOf returns a directory of a file system of that size, with the programs of dir.

@@ -39,6 +39,13 @@ const (
 	programSpace = 600 << 20
 )
 
+// Instances of inotify that the programs of the control plane and those of a node take, with some for pods. The
+// bound, 128 by default, is for each user of the whole machine.
+const (
+	controlInotify = 16
+	nodeInotify    = 16
+)
+
 // checkMachine reports everything that the machine lacks at once, and listens on the port of
 // the API server.
 func (c *cluster) checkMachine(context.Context) error {
@@ -58,7 +65,7 @@ func (c *cluster) checkMachine(context.Context) error {
 	if _, err := findHierarchies(); err != nil {
 		errs = append(errs, err)
 	}
-	errs = append(errs, checkSpace(c.dir, c.needs()))
+	errs = append(errs, checkSpace(c.dir, c.needs()), checkInotify(controlInotify+c.Options.Nodes*nodeInotify))
 
 	// The listener stays open, so that nothing else can take the port during a long build.
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", c.Options.Port))
@@ -117,6 +124,26 @@ func checkSpace(dir string, needs uint64) error {
 	}
 	if free := fs.Bavail * uint64(fs.Bsize); free < needs {
 		return fmt.Errorf("%s: %.1f GB are free, and a start needs %.1f GB", dir, float64(free)/1e9, float64(needs)/1e9)
+	}
+	return nil
+}
+
+// checkInotify makes n instances of inotify and closes them. Without, containerd and kube-proxy do not start.
+func checkInotify(n int) error {
+	var made []int
+	defer func() {
+		for _, fd := range made {
+			syscall.Close(fd)
+		}
+	}()
+
+	for range n {
+		fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("%d of %d instances of inotify are left (%w): end programs that watch files, or raise "+
+				"the bound, as with sysctl fs.inotify.max_user_instances=1024", len(made), n, err)
+		}
+		made = append(made, fd)
 	}
 	return nil
 }

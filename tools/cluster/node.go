@@ -75,8 +75,7 @@ func (c *cluster) startNode(ctx context.Context, n int) error {
 	}
 	go func() {
 		err := cmd.Wait()
-		text, _ := os.ReadFile(c.log(nodeName(n)))
-		c.fail(fmt.Errorf("%s has ended (%w)\n%s", nodeName(n), err, lastLines(string(text), 20)))
+		c.fail(fmt.Errorf("%s has ended (%w)%s", nodeName(n), err, c.logEnds(nodeName(n))))
 	}()
 
 	// The node goes on when the pipe is closed.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -71,6 +72,48 @@ replace k8s.io/apimachinery => k8s.io/apimachinery v0.36.3
 `
 	if got := requirement(module{path: "k8s.io/kubernetes", version: "1.36.3"}, own); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestInotifyAtLimit(t *testing.T) {
+	if err := checkInotify(1); err != nil {
+		t.Fatal(err)
+	}
+
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 3
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+
+	const want = "0 of 2 instances of inotify are left"
+	if err := checkInotify(2); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("without descriptors: got the error %v, want %q", err, want)
+	}
+}
+
+// The error of a node that does not become ready has the end of the log of each of its programs.
+func TestLogEnds(t *testing.T) {
+	c := &cluster{dir: t.TempDir()}
+	for name, text := range map[string]string{
+		"node1": "", "node1-kubelet": "no socket\n", "node1-containerd": "too many open files\n", "node2-kubelet": "ready\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(c.log(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(c.log(name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	const want = "\nnode1-containerd.log ends with:\ntoo many open files\nnode1-kubelet.log ends with:\nno socket"
+	if got := c.logEnds("node1"); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
