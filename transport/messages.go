@@ -23,6 +23,7 @@ type Messages struct {
 	last    atomic.Int64 // time of the last query, since start
 	serving sync.RWMutex // held for reading while a query is answered
 	queries sync.Pool    // of *dns.Query
+	senders sync.Pool    // of *messageSender
 	answers *answerPool
 }
 
@@ -31,6 +32,7 @@ func NewMessages(o Options) *Messages {
 	o = o.OrDefaults()
 	m := &Messages{o: o, counts: newCounters(o.Metrics), start: time.Now(), answers: newAnswerPool(answersAtOnce(), o.Memory)}
 	m.queries.New = func() any { return dns.NewQuery(nil) }
+	m.senders.New = func() any { return &messageSender{sent: make(chan struct{})} }
 	o.Port.AddReader(&m.serving)
 	return m
 }
@@ -65,18 +67,23 @@ type Origin struct {
 // until ctx ends: then use is not called any more. It returns false without calling use if packet
 // cannot be a query.
 func (m *Messages) Answer(ctx context.Context, packet []byte, from Origin, use func(*dns.Query)) bool {
-	s := &messageSender{use: use, sent: make(chan struct{})}
+	s := m.senders.Get().(*messageSender)
+	s.use = use
 	outcome := m.Serve(packet, from, s, use)
-	if outcome == dns.Parked {
-		select {
-		case <-s.sent:
-		case <-ctx.Done():
-			if s.claimed.Swap(true) {
-				<-s.sent
-			}
+	if outcome != dns.Parked {
+		s.use = nil
+		m.senders.Put(s)
+		return outcome != dns.Ignored
+	}
+
+	select {
+	case <-s.sent:
+	case <-ctx.Done():
+		if s.claimed.Swap(true) {
+			<-s.sent
 		}
 	}
-	return outcome != dns.Ignored
+	return true
 }
 
 // Serve is like Answer, but does not wait: if the query is parked, its reply is sent by s, at

@@ -20,9 +20,6 @@ const (
 	// maxLarge bounds the large queries of all connections that are being received. With little
 	// memory there may be fewer.
 	maxLarge, minLarge = 64, 4
-	// maxReading bounds the requests of all connections whose bodies are being received; one client has
-	// half of it at most.
-	maxReading = 2048
 )
 
 var errBusy = errors.New("too many queries of other clients are being received")
@@ -38,24 +35,27 @@ const fewestRequests = 64
 
 // load counts what clients of a listener have it keep while they send and read slowly.
 type load struct {
-	large   *slots.Pool    // for large queries
-	reading slots.Counter  // requests whose bodies are being received
-	memory  *memory.Budget // for replies, of which it gives each client a share
+	large  *slots.Pool    // for large queries
+	memory *memory.Budget // for large replies, of which it gives each client a share
 }
 
-// readBody reads the body of a request with at most most bytes. The error is an
-// *http.MaxBytesError if there are more, and errBusy if a bound of all requests is reached.
-func (l *listener) readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	client := origin(r).Peer.Addr()
-	if !l.load.reading.TryAdd(client, l.requestsIn(maxReading, memory.HTTPS)) {
-		return nil, errBusy
+// readBody reads the body of a client's request with at most most bytes. The error is an
+// *http.MaxBytesError if there are more, and errBusy if too many large ones are being received.
+func (l *listener) readBody(w http.ResponseWriter, r *http.Request, client netip.Addr, most int64) ([]byte, error) {
+	size := int64(smallMessage)
+	if r.ContentLength >= 0 {
+		size = min(size, r.ContentLength+1) // of which the last one is not received
 	}
-	defer l.load.reading.Done(client)
-
-	body := http.MaxBytesReader(w, r.Body, most)
-	var b bytes.Buffer
-	if n, err := b.ReadFrom(io.LimitReader(body, smallMessage)); err != nil || n < smallMessage {
-		return b.Bytes(), err
+	b := make([]byte, size)
+	for n := 0; n < len(b); {
+		more, err := r.Body.Read(b[n:])
+		n += more
+		if err == io.EOF {
+			return b[:n], nil
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 
 	// The rest of a large query waits for one of the places.
@@ -65,21 +65,27 @@ func (l *listener) readBody(w http.ResponseWriter, r *http.Request, most int64) 
 		return nil, cmp.Or(r.Context().Err(), errBusy)
 	}
 	defer l.load.large.Release(client)
-	_, err := b.ReadFrom(body)
-	return b.Bytes(), err
+	rest := bytes.NewBuffer(b)
+	_, err := rest.ReadFrom(http.MaxBytesReader(w, r.Body, most-size))
+	return rest.Bytes(), err
 }
 
-// enqueue counts a reply that waits for its client. It reports whether the large replies of all
-// connections, and of the client, are within their bounds. The caller must call dequeue with the
-// bytes that it returns.
+// enqueue counts a reply that waits for its client, if it is large. It reports whether the large
+// replies of all connections, and of the client, are within their bounds. The caller must call
+// dequeue with the bytes that it returns.
 func (l *load) enqueue(client netip.Addr, reply []byte) (reserved int64, ok bool) {
 	size := int64(len(reply))
+	if size <= smallMessage {
+		return 0, true
+	}
 	if l.memory.ReserveReply(slots.Client(client), size) != nil {
-		return 0, size <= smallMessage
+		return 0, false
 	}
 	return size, true
 }
 
 func (l *load) dequeue(client netip.Addr, reserved int64) {
-	l.memory.ReleaseReply(slots.Client(client), reserved)
+	if reserved > 0 {
+		l.memory.ReleaseReply(slots.Client(client), reserved)
+	}
 }

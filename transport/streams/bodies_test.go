@@ -28,10 +28,14 @@ func (l *listener) readFrom(body io.Reader) ([]byte, error) { return l.readOf("1
 
 // readOf is readFrom for a client at an address.
 func (l *listener) readOf(client string, body io.Reader) ([]byte, error) {
+	return l.readLength(client, body, -1)
+}
+
+// readLength is readOf for a body with a declared length; -1 is none.
+func (l *listener) readLength(client string, body io.Reader, length int64) ([]byte, error) {
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
-	r.RemoteAddr = client + ":1234"
-	r.Body = io.NopCloser(body)
-	return l.readBody(httptest.NewRecorder(), r, 65535)
+	r.Body, r.ContentLength = io.NopCloser(body), length
+	return l.readBody(httptest.NewRecorder(), r, netip.MustParseAddr(client), 65535)
 }
 
 // Incomplete large bodies keep a bounded number of buffers, and do not delay small ones.
@@ -75,9 +79,6 @@ func TestBodiesLargeIncomplete(t *testing.T) {
 	if b, err := l.readFrom(bytes.NewReader(make([]byte, 65535))); err != nil || len(b) != 65535 {
 		t.Errorf("large body after them: got %d bytes, error %v; want 65535", len(b), err)
 	}
-	if n := l.load.reading.Used(); n != 0 {
-		t.Errorf("got %d bodies being received, want 0", n)
-	}
 }
 
 func TestBodiesErrors(t *testing.T) {
@@ -86,36 +87,17 @@ func TestBodiesErrors(t *testing.T) {
 	if _, err := l.readFrom(bytes.NewReader(make([]byte, 65536))); !errors.As(err, &tooLarge) {
 		t.Errorf("65,536 bytes: got error %v, want a MaxBytesError", err)
 	}
-	for _, size := range []int{0, smallMessage - 1, smallMessage, smallMessage + 1} {
-		if b, err := l.readFrom(bytes.NewReader(make([]byte, size))); err != nil || len(b) != size {
-			t.Errorf("%d bytes: got %d, error %v", size, len(b), err)
+	for _, size := range []int{0, smallMessage - 1, smallMessage, smallMessage + 1, 65535} {
+		for _, length := range []int{-1, size} {
+			b, err := l.readLength("192.0.2.1", bytes.NewReader(make([]byte, size)), int64(length))
+			if err != nil || len(b) != size {
+				t.Errorf("%d bytes, length %d: got %d, error %v", size, length, len(b), err)
+			}
 		}
 		cut := io.MultiReader(bytes.NewReader(make([]byte, size)), errReader{})
 		if _, err := l.readFrom(cut); err != io.ErrUnexpectedEOF {
 			t.Errorf("%d bytes of a longer body: got error %v, want %v", size, err, io.ErrUnexpectedEOF)
 		}
-	}
-}
-
-// One client leaves half of the bodies that may be received to others, which it does not delay.
-func TestBodiesShares(t *testing.T) {
-	l := bodyListener(time.Second)
-	slow, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-	for n := range maxReading / 2 {
-		if !l.load.reading.TryAdd(slow, maxReading) {
-			t.Fatalf("body %d of a client: it is refused", n)
-		}
-	}
-	if _, err := l.readOf("192.0.2.1", bytes.NewReader(nil)); err != errBusy {
-		t.Errorf("body beside %d of the client: got error %v, want %v", maxReading/2, err, errBusy)
-	}
-	if _, err := l.readOf("192.0.2.2", bytes.NewReader(nil)); err != nil {
-		t.Errorf("body of another client: got error %v, want none", err)
-	}
-	for l.load.reading.TryAdd(other, maxReading) {
-	}
-	if n := l.load.reading.Used(); n >= maxReading {
-		t.Errorf("got %d bodies of two clients, want fewer than %d: others have a share, too", n, maxReading)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/transport"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/wire/grpcmessage"
 )
@@ -23,6 +24,9 @@ const (
 	grpcUnimplemented     grpcCode = 12
 	grpcUnavailable       grpcCode = 14
 )
+
+// grpcMessage is a field in the header of a response that is nothing but an error.
+const grpcMessage = "Grpc-Message"
 
 // ListenGRPC opens addr for CoreDNS's gRPC service. The caller must call Stop.
 func ListenGRPC(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS, error) {
@@ -50,8 +54,9 @@ func (h grpcQueries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	body, code, problem := h.answer(w, r)
-	client := origin(r).Peer.Addr()
+	from := origin(r)
+	client := from.Peer.Addr()
+	body, code, problem := h.answer(w, r, from)
 	reserved, ok := h.load.enqueue(client, body)
 	defer h.load.dequeue(client, reserved)
 	if !ok {
@@ -64,18 +69,20 @@ func (h grpcQueries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Trailer", "Grpc-Status")
 		_, _ = w.Write(body)
 	} else {
-		header.Set("Grpc-Message", problem)
+		header.Set(grpcMessage, problem)
 	}
 	header.Set("Grpc-Status", strconv.Itoa(int(code)))
 }
 
 // answer returns the body of the response, or another code than grpcOK and its reason.
-func (h grpcQueries) answer(w http.ResponseWriter, r *http.Request) (body []byte, code grpcCode, problem string) {
+func (h grpcQueries) answer(
+	w http.ResponseWriter, r *http.Request, from transport.Origin,
+) (body []byte, code grpcCode, problem string) {
 	if r.URL.Path != grpcmessage.Path {
 		return nil, grpcUnimplemented, "unknown method: want " + grpcmessage.Path
 	}
 
-	request, err := h.readBody(w, r, grpcmessage.MaxSize)
+	request, err := h.readBody(w, r, from.Peer.Addr(), grpcmessage.MaxSize)
 	if _, tooLarge := err.(*http.MaxBytesError); tooLarge {
 		return nil, grpcResourceExhausted, "the DNS message is larger than " + strconv.Itoa(wire.MaxMessage) + " bytes"
 	}
@@ -97,7 +104,7 @@ func (h grpcQueries) answer(w http.ResponseWriter, r *http.Request) (body []byte
 		return nil, grpcUnimplemented, err.Error()
 	case err != nil:
 		return nil, grpcInvalidArgument, err.Error()
-	case !h.Answer(r.Context(), packet, origin(r), use):
+	case !h.Answer(r.Context(), packet, from, use):
 		return nil, grpcInvalidArgument, "the DNS message is not a query"
 	case body == nil:
 		return nil, grpcUnavailable, "the query was dropped"

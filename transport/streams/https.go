@@ -186,22 +186,24 @@ func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the client has reset the stream before its turn
 	}
 
-	status := http.StatusOK
-	packet, refused := h.message(w, r)
-	var reply []byte
-	var ttl uint32
-	use := func(q *dns.Query) { reply, ttl = bytes.Clone(q.Reply()), freshness(q) }
+	status, from := http.StatusOK, origin(r)
+	client := from.Peer.Addr()
+	packet, refused := h.message(w, r, client)
+	var reply struct {
+		packet []byte
+		ttl    uint32
+	}
+	use := func(q *dns.Query) { reply.packet, reply.ttl = bytes.Clone(q.Reply()), freshness(q) }
 	switch {
 	case refused != 0:
 		status = refused
-	case !h.Answer(r.Context(), packet, origin(r), use):
+	case !h.Answer(r.Context(), packet, from, use):
 		status = http.StatusBadRequest
-	case reply == nil: // dropped
+	case reply.packet == nil: // dropped
 		status = http.StatusInternalServerError
 	}
 
-	client := origin(r).Peer.Addr()
-	reserved, ok := h.load.enqueue(client, reply)
+	reserved, ok := h.load.enqueue(client, reply.packet)
 	defer h.load.dequeue(client, reserved)
 	if !ok {
 		status = http.StatusServiceUnavailable
@@ -214,13 +216,13 @@ func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	header := w.Header()
 	header.Set("Content-Type", messageType)
-	header.Set("Cache-Control", "max-age="+strconv.FormatUint(uint64(ttl), 10))
-	header.Set("Content-Length", strconv.Itoa(len(reply)))
-	_, _ = w.Write(reply)
+	header.Set("Cache-Control", "max-age="+strconv.FormatUint(uint64(reply.ttl), 10))
+	header.Set("Content-Length", strconv.Itoa(len(reply.packet)))
+	_, _ = w.Write(reply.packet)
 }
 
-// message returns the query in a request, or the status with which it is refused.
-func (h *queries) message(w http.ResponseWriter, r *http.Request) (packet []byte, refused int) {
+// message returns the query in a client's request, or the status with which it is refused.
+func (h *queries) message(w http.ResponseWriter, r *http.Request, client netip.Addr) (packet []byte, refused int) {
 	if refused = refuse(w, r); refused != 0 {
 		// Else the server would receive the body before it replies.
 		if r.ContentLength != 0 && r.ProtoMajor == 1 {
@@ -242,7 +244,7 @@ func (h *queries) message(w http.ResponseWriter, r *http.Request) (packet []byte
 		packet, err = base64.RawURLEncoding.DecodeString(values[0])
 
 	case http.MethodPost:
-		packet, err = h.readBody(w, r, wire.MaxMessage)
+		packet, err = h.readBody(w, r, client, wire.MaxMessage)
 		if _, tooLarge := err.(*http.MaxBytesError); tooLarge {
 			return nil, http.StatusRequestEntityTooLarge
 		}
@@ -263,7 +265,7 @@ func refuse(w http.ResponseWriter, r *http.Request) int {
 	case r.URL.Path != path:
 		return http.StatusNotFound
 	case r.Method == http.MethodPost:
-		if contentType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); contentType != messageType {
+		if !isMessage(r.Header.Get("Content-Type")) {
 			return http.StatusUnsupportedMediaType
 		}
 		if r.ContentLength > wire.MaxMessage {
@@ -274,6 +276,15 @@ func refuse(w http.ResponseWriter, r *http.Request) int {
 		return http.StatusMethodNotAllowed
 	}
 	return 0
+}
+
+// isMessage reports whether a media type, which may have parameters, is that of DNS messages.
+func isMessage(mediaType string) bool {
+	if mediaType == messageType {
+		return true
+	}
+	mediaType, _, _ = mime.ParseMediaType(mediaType)
+	return mediaType == messageType
 }
 
 // freshness returns for how long a cache of HTTP may keep the reply (RFC 8484 §5.1): the

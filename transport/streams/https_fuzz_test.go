@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"testing"
 
@@ -26,7 +27,7 @@ func FuzzHTTPSParameters(f *testing.F) {
 			r.ProtoMajor = 2
 		}
 
-		packet, refused := (&queries{}).message(httptest.NewRecorder(), r)
+		packet, refused := (&queries{}).message(httptest.NewRecorder(), r, netip.Addr{})
 		if refused != 0 {
 			if packet != nil || refused < 400 || refused > 499 {
 				t.Fatalf("%q: got status %d and %x", query, refused, packet)

@@ -1,8 +1,8 @@
 package streams
 
 import (
-	"context"
 	"crypto/tls"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -29,6 +29,9 @@ const (
 	early = 50 * time.Millisecond
 	// pause is how long a client with more of them may not connect.
 	pause = time.Second
+	// waitingOf is of how many requests one, by chance, waits until its client has received the reply. That
+	// takes a frame more.
+	waitingOf = 32
 	// maxIdleClients is about how many clients without requests are kept.
 	maxIdleClients = 1000
 )
@@ -174,13 +177,24 @@ func (l *HTTPS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 
-	// net/http may wait for the client when the handler has returned. The context ends when the
-	// stream does.
-	context.AfterFunc(r.Context(), func() { l.requests.end(c, size) })
+	defer l.requests.end(c, size)
 	l.handler.ServeHTTP(w, r)
+	if rand.IntN(waitingOf) == 0 && r.ProtoMajor == 2 && w.Header()[grpcMessage] == nil {
+		l.requests.await(w, c, size)
+	}
 	if now := time.Since(l.requests.start); r.Context().Err() != nil && now-begin < early {
 		l.requests.addUseless(key, c, now)
 	}
+}
+
+// await counts a request for waitingOf until it has sent the reply. net/http sends a small one when the handler has
+// returned, and waits for a client that leaves no room for it: nothing else counts such requests.
+func (r *requests) await(w http.ResponseWriter, c *httpClient, size int64) {
+	size *= waitingOf - 1
+	c.used.Add(size)
+	r.used.Add(size)
+	defer r.end(c, size)
+	_ = http.NewResponseController(w).Flush()
 }
 
 // sizeOf returns the memory of a request. net/http keeps the first bytes of a body in a buffer
