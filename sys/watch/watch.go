@@ -3,13 +3,10 @@
 package watch
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
-	"github.com/fsnotify/fsnotify"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // files are the watched paths. The system reports events of the files and of the
@@ -17,59 +14,53 @@ import (
 // mounted ConfigMap consists of links into a directory that is replaced. The files
 // are watched too, since they may be mounted from elsewhere and written there.
 type files struct {
-	fs    *fsnotify.Watcher // nil without file events
-	paths map[string]fs.FileInfo
-	// names are the paths, real ones and links, whose events matter; any event in
-	// one of contents does.
-	names, contents map[string]bool
+	system  *system       // nil without file events
+	changed follow.Signal // for each event that matters
+	watches map[descriptor]*interest
+}
+
+// An interest is in the events of one watched file or directory: of its entries with these names, or
+// of itself and all entries.
+type interest struct {
+	all   bool
+	names map[string]bool
+}
+
+func (i *interest) merge(other *interest) {
+	i.all = i.all || other.all
+	for name := range other.names {
+		i.names[name] = true
+	}
 }
 
 // follow watches these files or directories as they are now, and nothing else. A
-// path that cannot be watched causes no events; follow returns the first error of a
-// directory that cannot be watched.
-func (w *files) follow(paths ...string) (failed error) {
-	now := map[string]fs.FileInfo{}
-	w.names, w.contents = map[string]bool{}, map[string]bool{}
+// path that cannot be watched causes no events. follow returns an error once, until it
+// succeeds.
+func (w *files) follow(paths ...string) error {
+	if w.system == nil {
+		return nil
+	}
 
-	// Only real paths are watched: fsnotify panics when it removes two watches of
-	// one file by different paths after its inode number has been reused.
-	want := func(path string) (real string) {
-		real, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			return ""
-		}
+	wanted := map[string]*interest{}
+	want := func(real string, more interest) {
 		// A device or a FIFO is not watched: Read rejects it.
-		if info, err := os.Stat(real); err == nil && (info.IsDir() || info.Mode().IsRegular()) {
-			now[real] = info
+		if info, err := os.Stat(real); err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+			return
 		}
-		return real
+		if wanted[real] == nil {
+			wanted[real] = &interest{names: map[string]bool{}}
+		}
+		wanted[real].merge(&more)
 	}
 
 	for _, path := range paths {
-		if dir := want(filepath.Dir(path)); dir != "" {
-			w.names[filepath.Join(dir, filepath.Base(path))] = true
-			w.names[filepath.Join(dir, dataLink)] = true
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+			want(dir, interest{names: map[string]bool{filepath.Base(path): true, dataLink: true}})
 		}
-		if real := want(path); real != "" {
-			want(filepath.Dir(real))
-			w.names[real], w.contents[real] = true, true
-		}
-	}
-
-	if w.fs == nil {
-		return nil
-	}
-	for path, info := range w.paths {
-		if now[path] == nil || !os.SameFile(now[path], info) {
-			_ = w.fs.Remove(path) // fails if the file has been removed
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			want(filepath.Dir(real), interest{names: map[string]bool{filepath.Base(real): true}})
+			want(real, interest{all: true})
 		}
 	}
-
-	for path := range now {
-		if err := w.fs.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) && failed == nil {
-			failed = fmt.Errorf("watching %s: %w", path, err)
-		}
-	}
-	w.paths = now
-	return failed
+	return w.system.follow(w, wanted)
 }

@@ -6,40 +6,34 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"github.com/seamark/seamark/sys/follow"
 )
 
-// openFiles returns files with file events.
+// openFiles returns files with file events of their own.
 func openFiles(t *testing.T) *files {
 	t.Helper()
-	system, err := fsnotify.NewWatcher()
-	must(t, err)
-	t.Cleanup(func() { _ = system.Close() })
-	return &files{fs: system}
+	w := &files{system: newSystem(openKernel), changed: follow.NewSignal()}
+	must(t, w.follow())
+	t.Cleanup(func() { w.system.leave(w) })
+	return w
 }
 
-// drain discards the events and errors received so far.
+// drain discards the events received so far.
 func (w *files) drain() {
-	for {
-		select {
-		case <-w.fs.Events:
-		case <-w.fs.Errors:
-		default:
-			return
-		}
+	select {
+	case <-w.changed:
+	default:
 	}
 }
 
-// wantEvent waits for an event, and discards the others received by then.
+// wantEvent waits for an event.
 func (w *files) wantEvent(t *testing.T, change string) {
 	t.Helper()
 	select {
-	case <-w.fs.Events:
-	case <-w.fs.Errors:
+	case <-w.changed:
 	case <-time.After(time.Minute):
 		t.Errorf("%s: got no event within a minute, want one", change)
 	}
-	w.drain()
 }
 
 func must(t *testing.T, err error) {
@@ -82,8 +76,10 @@ func TestFollow(t *testing.T) {
 		w.wantEvent(t, step.change)
 	}
 	must(t, w.follow())
-	if list := w.fs.WatchList(); len(list) > 0 {
-		t.Errorf("follow() without paths: got %q watched, want none", list)
+	w.system.mu.Lock()
+	defer w.system.mu.Unlock()
+	if n := len(w.system.shared.watches); n > 0 {
+		t.Errorf("follow() without paths: got %d watches, want none", n)
 	}
 }
 

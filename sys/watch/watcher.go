@@ -4,12 +4,9 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/seamark/seamark/sys/follow"
 )
@@ -45,15 +42,11 @@ const (
 // concurrent use.
 type Watcher struct {
 	options Options
-	events  <-chan fsnotify.Event // nil if the system has none
-	errors  <-chan error
-	follows follow.Signal // Follow has added paths
 
 	mu       sync.Mutex
 	files    files
 	paths    []string
 	base     snapshot // the state that the caller has read
-	failed   bool     // a directory could not be watched
 	followed bool     // Follow has added paths since Wait returned
 }
 
@@ -61,7 +54,8 @@ type Watcher struct {
 type Options struct {
 	// Poll is the interval of the checks. It must be positive.
 	Poll time.Duration
-	// Log receives a warning when file events are unavailable. Nil discards it.
+	// Log receives a warning when file events are unavailable: for all Watchers together, one if the
+	// user has no more of them. Nil discards it.
 	Log *slog.Logger
 	// NoEvents makes the Watcher rely on its checks alone.
 	NoEvents bool
@@ -69,17 +63,15 @@ type Options struct {
 
 // New returns a Watcher of these paths. The caller reads the files after that: a
 // later change makes Wait return.
-func New(paths []string, o Options) *Watcher {
-	w := &Watcher{options: o, follows: follow.NewSignal(), paths: slices.Clone(paths)}
+func New(paths []string, o Options) *Watcher { return newWatcher(paths, o, process) }
+
+func newWatcher(paths []string, o Options, events *system) *Watcher {
+	w := &Watcher{options: o, paths: slices.Clone(paths), files: files{changed: follow.NewSignal()}}
 	if w.options.Log == nil {
 		w.options.Log = slog.New(slog.DiscardHandler)
 	}
 	if !o.NoEvents {
-		if system, err := fsnotify.NewWatcher(); err != nil {
-			w.unavailable(err)
-		} else {
-			w.files.fs, w.events, w.errors = system, system.Events, system.Errors
-		}
+		w.files.system = events
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,8 +82,8 @@ func New(paths []string, o Options) *Watcher {
 
 // Close releases the Watcher's resources. It must not be called during Wait.
 func (w *Watcher) Close() {
-	if w.files.fs != nil {
-		_ = w.files.fs.Close()
+	if w.files.system != nil {
+		w.files.system.leave(&w.files)
 	}
 }
 
@@ -107,22 +99,15 @@ func (w *Watcher) Follow(paths ...string) {
 	w.base.update(paths)
 	if added {
 		w.followed = true
-		w.follows.Send()
+		w.files.changed.Send()
 	}
 }
 
 // follow watches the files and directories that the paths lead to at present.
 func (w *Watcher) follow() {
-	if err := w.files.follow(w.paths...); err == nil {
-		w.failed = false
-	} else if !w.failed {
-		w.failed = true
-		w.unavailable(err)
+	if err := w.files.follow(w.paths...); err != nil {
+		w.options.Log.Warn("File watch unavailable, polling", "interval", w.options.Poll, "error", err)
 	}
-}
-
-func (w *Watcher) unavailable(err error) {
-	w.options.Log.Warn("File watch unavailable, polling", "interval", w.options.Poll, "error", err)
 }
 
 // Wait blocks until the files differ from the state that New, Changed or the last
@@ -131,16 +116,12 @@ func (w *Watcher) unavailable(err error) {
 // within the last seconds may have been written again at the same time and in
 // the same size.
 func (w *Watcher) Wait(ctx context.Context) bool {
-	for {
-		event, ok := w.sleep(ctx, w.interval())
-		switch {
-		case !ok:
-			return false
-		case event != nil && !w.concerns(*event):
-		case w.differs():
+	for w.sleep(ctx, w.interval()) {
+		if w.differs() {
 			return w.settle(ctx)
 		}
 	}
+	return false
 }
 
 // Run calls Wait until ctx is done and signals each change.
@@ -174,29 +155,17 @@ func (w *Watcher) interval() time.Duration {
 	return w.options.Poll
 }
 
-// sleep waits for an event, or for the interval. The event is nil unless the system
-// reported one.
-func (w *Watcher) sleep(ctx context.Context, interval time.Duration) (event *fsnotify.Event, ok bool) {
+// sleep waits for an event, or for the interval. It returns false once ctx is done.
+func (w *Watcher) sleep(ctx context.Context, interval time.Duration) bool {
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return nil, false
-	case e := <-w.events:
-		return &e, true
-	case <-w.errors: // too many events: some were lost
-	case <-w.follows:
+		return false
+	case <-w.files.changed:
 	case <-timer.C:
 	}
-	return nil, true
-}
-
-// concerns reports whether an event is about the watched files, and not about
-// another file in the same directory.
-func (w *Watcher) concerns(e fsnotify.Event) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.files.names[e.Name] || w.files.contents[filepath.Dir(e.Name)]
+	return true
 }
 
 // differs reports whether the files may differ from the base.
@@ -251,8 +220,7 @@ func (w *Watcher) pause(ctx context.Context, d time.Duration) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-w.events:
-		case <-w.errors:
+		case <-w.files.changed:
 		case <-timer.C:
 			return true
 		}

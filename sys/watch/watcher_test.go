@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 )
 
 // touch writes a file at a time of the test's clock.
@@ -132,9 +131,7 @@ func TestWaitSettles(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "file")
 				touch(t, file, "1", time.Now().Add(-time.Hour))
-				events := make(chan fsnotify.Event)
 				w := New([]string{file}, Options{Poll: time.Hour, NoEvents: true})
-				w.events = events
 				ctx, cancel := context.WithCancel(t.Context())
 				var writing sync.WaitGroup
 				begin := time.Now()
@@ -144,10 +141,7 @@ func TestWaitSettles(t *testing.T) {
 							i = 0
 						}
 						touch(t, file, c.texts[i], time.Now())
-						select {
-						case events <- fsnotify.Event{Name: file}:
-						case <-ctx.Done():
-						}
+						w.files.changed.Send() // as an event does
 						time.Sleep(step)
 					}
 				})
@@ -196,19 +190,32 @@ func TestWaitEvents(t *testing.T) {
 }
 
 // Events of other files in the same directory cause no check.
-func TestConcerns(t *testing.T) {
-	dir := t.TempDir()
-	real, err := filepath.EvalSymlinks(dir)
-	must(t, err)
-	file := filepath.Join(dir, "file")
-	write(t, file, "1")
-	must(t, os.Mkdir(filepath.Join(dir, "dir"), 0o755))
-	w := New([]string{file, filepath.Join(dir, "dir"), filepath.Join(dir, "missing")}, Options{Poll: time.Hour})
-	defer w.Close()
-	for name, want := range map[string]bool{"file": true, "dir": true, "missing": true, "dir/any": true, "..data": true, "other": false, "dir/sub/any": false} {
-		if got := w.concerns(fsnotify.Event{Name: filepath.Join(real, name)}); got != want {
-			t.Errorf("concerns(event of %s) = %v, want %v", name, got, want)
-		}
+func TestInterest(t *testing.T) {
+	for name, want := range map[string]bool{
+		"file": true, "dir": true, "missing": true, "dir/any": true, "..data": true, "other": false, "dir/sub/any": false,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			must(t, os.MkdirAll(filepath.Join(dir, "dir", "sub"), 0o755))
+			write(t, filepath.Join(dir, "file"), "1")
+			w, other := openFiles(t), openFiles(t)
+			other.system = w.system
+			must(t, w.follow(filepath.Join(dir, "file"), filepath.Join(dir, "dir"), filepath.Join(dir, "missing")))
+			must(t, other.follow(filepath.Join(dir, name), filepath.Join(dir, "last")))
+
+			// The events are delivered in their order, so that one of the last file follows all others.
+			if name == "dir" {
+				must(t, os.Chmod(filepath.Join(dir, name), 0o700))
+			} else {
+				write(t, filepath.Join(dir, name), "2")
+			}
+			other.wantEvent(t, name)
+			write(t, filepath.Join(dir, "last"), "1")
+			other.wantEvent(t, "last")
+			if got := len(w.changed) > 0; got != want {
+				t.Errorf("change of %s: got an event %v, want %v", name, got, want)
+			}
+		})
 	}
 }
 
@@ -295,12 +302,53 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// A system without file events is reported in the log once.
+// A limit of the system is reported in the log once, however many Watchers it concerns, and they poll.
 func TestUnavailable(t *testing.T) {
-	var log strings.Builder
-	w := New(nil, Options{Poll: time.Minute, NoEvents: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	w.unavailable(fsnotify.ErrClosed)
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=WARN msg="File watch unavailable, polling" interval=1m0s error=`) {
-		t.Errorf("log %q, want one warning with the interval and the error", got)
+	limited := errors.New("too many open files")
+	for name, open := range map[string]func() (kernel, error){
+		"instances": func() (kernel, error) { return nil, limited },
+		"watches":   func() (kernel, error) { return fullKernel{make(chan struct{})}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log strings.Builder
+				events := newSystem(open)
+				var watchers []*Watcher
+				for range 3 {
+					file := filepath.Join(t.TempDir(), "file")
+					touch(t, file, "1", time.Now().Add(-time.Hour))
+					options := Options{Poll: time.Minute, Log: slog.New(slog.NewTextHandler(&log, nil))}
+					watchers = append(watchers, newWatcher([]string{file}, options, events))
+				}
+				for _, w := range watchers {
+					touch(t, w.paths[0], "22", time.Now().Add(-time.Hour))
+					if !w.Wait(t.Context()) {
+						t.Error("Wait returned false after a change, want true")
+					}
+				}
+				const want = `level=WARN msg="File watch unavailable, polling" interval=1m0s error=`
+				if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, want) {
+					t.Errorf("log of 3 Watchers: %q, want one warning with the interval and the error", got)
+				}
+
+				// After the last of them the next failure is another one.
+				for _, w := range watchers {
+					w.Close()
+				}
+				w := newWatcher(watchers[0].paths, watchers[0].options, events)
+				defer w.Close()
+				if got := log.String(); strings.Count(got, "\n") != 2 {
+					t.Errorf("log after a new Watcher: %q, want two warnings", got)
+				}
+			})
+		})
 	}
 }
+
+// A fullKernel has no watch left.
+type fullKernel struct{ closed chan struct{} }
+
+func (k fullKernel) add(string) (d descriptor, err error) { return d, errLimit }
+func (k fullKernel) remove(descriptor)                    {}
+func (k fullKernel) close()                               { close(k.closed) }
+func (k fullKernel) read() ([]event, error)               { <-k.closed; return nil, os.ErrClosed }

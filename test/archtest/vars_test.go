@@ -56,6 +56,8 @@ var immutable = []string{
 	"text/template.Template", "html/template.Template",
 	"encoding/base32.Encoding", "encoding/base64.Encoding",
 	"time.Location", "net/netip.Addr", "net/netip.Prefix",
+	// The kernel bounds the instances of file events of a user, so that all Watchers of a process share one.
+	"github.com/seamark/seamark/sys/watch.system",
 }
 
 // changeable returns the reason why a type is not allowed at package level, or
