@@ -207,6 +207,8 @@ func TestNextStepAfterFault(t *testing.T) {
 		"CNAME and the SOA of its zone": {unfinished, toOther(false, "example. 60 IN SOA ns. host. 1 2 3 4 5"), true, finished, []string{edns, edns}, ""},
 		"CNAME and NODATA":              {valid, toOther(false, "test. 60 IN SOA ns. host. 1 2 3 4 5"), true, "other.test.", []string{edns}, ""},
 		"CNAME alone, RA":               {valid, toOther(true), true, "other.test.", []string{edns}, ""},
+		"BADCOOKIE":                     {badCookie, overUDP(rcode(23)), true, good, []string{edns, tcp}, ""},
+		"BADCOOKIE over TCP":            {badCookie, rcode(23), true, "SERVFAIL", []string{edns, tcp}, "192.0.2.2"},
 		"failover":                      {failoverCode, rcode(3), true, "NXDOMAIN", []string{edns}, "192.0.2.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -412,7 +414,7 @@ func TestFaultTableDocumented(t *testing.T) {
 	rows := map[fault]string{
 		failsWithEDNS: "an error that may be due to EDNS", truncated: "TC, or larger than requested",
 		stillCut: "TC over a connection", malformed: "malformed", unrelated: "only records of other names",
-		wrongCase: "another letter case", wrongQuestion: "another question or ID, over a connection",
+		wrongCase: "another letter case", badCookie: "BADCOOKIE", wrongQuestion: "another question or ID, over a connection",
 		noQuestion: "no question", referral: "a referral", resolverReferral: "a referral of a server that offers recursion", failoverCode: "a code of `failover`",
 		empty: "nothing, of a server without recursion and the zone", unfinished: "a CNAME chain without its end",
 	}
@@ -434,15 +436,15 @@ func TestFaultTableDocumented(t *testing.T) {
 func TestOPTInAnySection(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		b := pack(new(mdns.Msg).SetReply(q))
-		b[3] |= 7 // the lower bits of BADCOOKIE
+		b[3] |= 6 // the lower bits of BADTRUNC
 		binary.BigEndian.PutUint16(b[8:], 1)
 		send(append(b, 0, 0, 41, 4, 208, 1, 0, 0, 0, 0, 0))
 	})
 	r := newHarness(t, "forward . "+up.addr)
 	q := query("a.example.", mdns.TypeA)
 	q.SetEdns0(1232, false)
-	if m, _ := r.ask(q, dns.UDP); m.Rcode != 23 {
-		t.Errorf("got %v, want BADCOOKIE", m)
+	if m, _ := r.ask(q, dns.UDP); m.Rcode != 22 {
+		t.Errorf("got %v, want BADTRUNC", m)
 	}
 }
 

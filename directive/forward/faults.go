@@ -32,6 +32,7 @@ const (
 	failsWithEDNS    fault = "edns"                   // an error that may be due to the OPT record of the query
 	truncated        fault = "tc"                     // over UDP
 	stillCut         fault = "tc stream"              // over a connection
+	badCookie        fault = "cookie"                 // the upstream wants a cookie (RFC 7873), and queries have none
 	noQuestion       fault = "header"                 // the header alone, perhaps with an OPT record
 	referral         fault = "referral"               // to other servers, though recursion is requested
 	resolverReferral fault = "referral of a resolver" // that offers recursion
@@ -63,6 +64,7 @@ var nextSteps = map[fault][]step{
 	unrelated:        {overTCP, nextUpstream, fail},
 	wrongCase:        {overTCP, nextUpstream, fail},
 	wrongQuestion:    {nextUpstream, fail}, // over a connection, where it cannot be forged
+	badCookie:        {overTCP, nextUpstream, fail},
 	noQuestion:       {nextUpstream, accept},
 	referral:         {nextUpstream, fail},
 	resolverReferral: {nextUpstream, accept},
@@ -83,6 +85,8 @@ func (x *exchange) faultOf(o *outcome) fault {
 		return stillCut
 	case r.truncated:
 		return truncated
+	case r.code == wire.BadCookie:
+		return badCookie
 	case r.fault != valid:
 		return r.fault
 	case slices.Contains(x.set.options.failover, r.code):
@@ -109,7 +113,7 @@ func (x *exchange) keep(o *outcome, f fault) {
 		x.fallback = o
 	case referral:
 		x.history(o.upstream).unusable = true
-	case malformed, unrelated, wrongQuestion:
+	case malformed, unrelated, wrongQuestion, badCookie:
 		if o.useStream { // over UDP it may be forged
 			x.history(o.upstream).unusable = true
 		}
@@ -182,6 +186,7 @@ func (e *faultError) Error() string {
 		unrelated:     "no record of the reply belongs to the query",
 		wrongCase:     "name in another letter case than in the query",
 		wrongQuestion: "no reply to the question",
+		badCookie:     "the upstream wants a DNS cookie",
 		referral:      "referral to other servers: the upstream does not resolve the name",
 	}[e.fault]
 	return fmt.Sprintf("%s: %s", e.upstream, text)
