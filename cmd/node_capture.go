@@ -177,7 +177,7 @@ func (n *nodeCapture) attach(f nodecache.Flags, method string, times tcx.Times, 
 // beats returns a function that calls f at the interval of the heartbeat until its context ends.
 func beats(f func()) func(context.Context) {
 	return func(ctx context.Context) {
-		for range clock.Every(ctx, tcx.BeatInterval) {
+		for range clock.Together(ctx, tcx.BeatInterval) {
 			f()
 		}
 	}

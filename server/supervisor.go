@@ -10,7 +10,7 @@ import (
 )
 
 // beatInterval is the time between two heartbeats.
-const beatInterval = 200 * time.Millisecond
+const beatInterval = 250 * time.Millisecond
 
 // A Supervisor is a process that keeps the sockets of a server when that ends, and starts
 // another one.
@@ -53,7 +53,7 @@ func (r *Run) beats() (end func()) {
 	}
 
 	return follow.Go(func(ctx context.Context) {
-		for range clock.Every(ctx, beatInterval) {
+		for range clock.Together(ctx, beatInterval) {
 			for _, l := range r.current.Load().listeners {
 				l.Port().WaitReaders() // a reader that does not return holds its lock
 			}

@@ -73,6 +73,7 @@ type attemptTable struct {
 	waiting map[uint16]*attempt
 	used    [1 << 10]uint64 // a bit for each ID that has been used
 	closed  error           // the reason, once no more can be added
+	rests   bool            // the reader waits for longer than sweepInterval
 }
 
 // maxWaiting leaves most IDs unused, so that a random ID is usually free, and a
@@ -80,7 +81,7 @@ type attemptTable struct {
 const maxWaiting = 4096
 
 // add assigns an unpredictable ID to a and adds it. It returns an error if the table is full, or
-// the reason if it is closed.
+// the reason if it is closed. The caller calls wake after it.
 func (t *attemptTable) add(a *attempt) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,6 +105,32 @@ func (t *attemptTable) add(a *attempt) error {
 			t.used[a.id>>6] |= 1 << (a.id & 63)
 			return nil
 		}
+	}
+}
+
+// sweepLater sets the time until which the reader of conn waits for data: sweepInterval, or a longer time if no
+// attempt waits.
+func (t *attemptTable) sweepLater(u *upstream, conn net.Conn, now time.Time) {
+	_ = conn.SetReadDeadline(now.Add(u.restInterval()))
+
+	// An attempt that is added from now on wakes the reader.
+	t.mu.Lock()
+	t.rests = len(t.waiting) == 0
+	rests := t.rests
+	t.mu.Unlock()
+	if !rests {
+		_ = conn.SetReadDeadline(now.Add(u.sweepInterval()))
+	}
+}
+
+// wake makes the reader of conn wait for sweepInterval, if it waits for longer.
+func (t *attemptTable) wake(u *upstream, conn net.Conn) {
+	t.mu.Lock()
+	rested := t.rests
+	t.rests = false
+	t.mu.Unlock()
+	if rested {
+		_ = conn.SetReadDeadline(time.Now().Add(u.sweepInterval()))
 	}
 }
 

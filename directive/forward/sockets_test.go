@@ -166,3 +166,89 @@ func TestSlowUpstreamOvertaken(t *testing.T) {
 		}
 	}
 }
+
+// A deadlineConn records the last read deadline, and how many there were.
+type deadlineConn struct {
+	net.Conn
+	last      time.Time
+	sets      int
+	meanwhile func(set func()) // called in place of set; may be nil
+}
+
+func (c *deadlineConn) SetReadDeadline(t time.Time) error {
+	set := func() {
+		c.last = t
+		c.sets++
+	}
+	if c.meanwhile != nil {
+		c.meanwhile(set)
+		return nil
+	}
+	set()
+	return nil
+}
+
+// wait returns the time from now on until the last deadline, and the number of deadlines.
+func (c *deadlineConn) wait(now time.Time) (time.Duration, int) {
+	return c.last.Sub(now), c.sets
+}
+
+// The reader of a socket without an attempt looks for expired ones rarely. The first attempt shortens that, and
+// others do not set the time again.
+func TestReaderRests(t *testing.T) {
+	now := time.Now().Add(time.Hour) // so that the time of wake is earlier
+	u := &upstream{set: &upstreamSet{options: upstreamOptions{readTimeout: 2 * time.Second, expire: 10 * time.Second}}}
+	var table attemptTable
+	c := &deadlineConn{}
+	check := func(when string, want time.Duration, wantSets int) {
+		t.Helper()
+		if got, sets := c.wait(now); got != want || sets != wantSets {
+			t.Errorf("%s: got a deadline after %v, and %d in all, want %v, and %d", when, got, sets, want, wantSets)
+		}
+	}
+	add := func() {
+		if err := table.add(&attempt{}); err != nil {
+			t.Fatal(err)
+		}
+		table.wake(u, c)
+	}
+
+	table.sweepLater(u, c, now)
+	check("without an attempt", time.Second, 1)
+	add()
+	if got, sets := c.wait(time.Now()); got > 250*time.Millisecond || sets != 2 {
+		t.Errorf("with the first attempt: got a deadline after %v, and %d in all, want 250ms, and 2", got, sets)
+	}
+	add()
+	if _, sets := c.wait(now); sets != 2 {
+		t.Errorf("with the second attempt: got %d deadlines, want 2", sets)
+	}
+	table.sweepLater(u, c, now)
+	check("with attempts", 250*time.Millisecond, 4)
+}
+
+// An attempt that is added while the reader begins to rest makes it look soon, whenever that is.
+func TestReaderRestsMeanwhile(t *testing.T) {
+	u := &upstream{set: &upstreamSet{options: upstreamOptions{readTimeout: 2 * time.Second, expire: time.Hour}}}
+	for name, after := range map[string]bool{"before the deadline is set": false, "after it": true} {
+		var table attemptTable
+		c := &deadlineConn{}
+		c.meanwhile = func(set func()) {
+			c.meanwhile = nil
+			if after {
+				set()
+			}
+			if err := table.add(&attempt{}); err != nil {
+				t.Fatal(err)
+			}
+			table.wake(u, c)
+			if !after {
+				set()
+			}
+		}
+		table.sweepLater(u, c, time.Now())
+		if got, _ := c.wait(time.Now()); got > u.sweepInterval() {
+			t.Errorf("an attempt %s: got a deadline after %v, want at most %v", name, got, u.sweepInterval())
+		}
+	}
+}

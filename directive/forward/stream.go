@@ -218,6 +218,7 @@ func (s *stream) send(a *attempt) error {
 		return err
 	}
 	if a.reused {
+		s.wake(s.upstream, s.conn)
 		s.write(a)
 	}
 	return nil
@@ -262,7 +263,7 @@ func (s *stream) read() {
 	u := s.upstream
 	buf, filled := newReplyBuffer(u), 0
 	defer buf.shrink(0)
-	_ = s.conn.SetReadDeadline(time.Now().Add(u.sweepInterval()))
+	s.sweepLater(u, s.conn, time.Now())
 	for {
 		n, err := s.conn.Read(buf.bytes[filled:])
 		filled += n
@@ -281,7 +282,7 @@ func (s *stream) read() {
 				return
 			}
 			buf.shrink(filled)
-			_ = s.conn.SetReadDeadline(now.Add(u.sweepInterval()))
+			s.sweepLater(u, s.conn, now)
 		default:
 			s.fail(err)
 			return

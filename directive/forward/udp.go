@@ -65,6 +65,7 @@ func (u *upstream) sendUDP(a *attempt) {
 		if err = s.add(a); err != nil {
 			continue
 		}
+		s.wake(u, s.conn)
 		if err := trySend(s.conn, a.packet()); err != nil && s.take(a) {
 			u.fail(a, err)
 		}
@@ -130,6 +131,15 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 	return s, nil
 }
 
+// remove removes a socket that is closed. The next query would do so, but there may be none for long.
+func (u *upstream) remove(s *socket) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if i := slices.Index(u.sockets, s); i >= 0 {
+		u.sockets = slices.Delete(u.sockets, i, i+1)
+	}
+}
+
 // openSocket opens a socket beside others, and reserves its memory.
 func (u *upstream) openSocket(open int) (net.Conn, error) {
 	if err := u.reserve(open, socketMemory); err != nil {
@@ -153,12 +163,13 @@ func (o *upstreamOptions) idleLimit(defaultLimit int) int {
 
 // read reads packets until the socket is closed.
 func (s *socket) read() {
+	defer s.upstream.remove(s)
 	defer s.upstream.unreserve(socketMemory)
 	var p parser
 	buf := make([]byte, wire.AdvertisedUDPSize+1)
 	u, suspicious := s.upstream, 0
 	defer context.AfterFunc(u.set.ctx, func() { _ = s.conn.Close() })()
-	_ = s.conn.SetReadDeadline(time.Now().Add(u.sweepInterval()))
+	s.sweepLater(u, s.conn, time.Now())
 
 	for {
 		n, err := s.conn.Read(buf)
@@ -178,7 +189,7 @@ func (s *socket) read() {
 			if s.closeIfDone(now) {
 				return
 			}
-			_ = s.conn.SetReadDeadline(now.Add(u.sweepInterval()))
+			s.sweepLater(u, s.conn, now)
 		default:
 			// An ICMP error such as "connection refused", or Stop closed the socket.
 			if errors.Is(err, net.ErrClosed) {

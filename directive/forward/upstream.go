@@ -350,6 +350,12 @@ func (u *upstream) sweepInterval() time.Duration {
 	return min(max(u.options().readTimeout/8, 5*time.Millisecond), 250*time.Millisecond)
 }
 
+// restInterval returns the same for those on which no attempt waits: they are only closed some time, and each check
+// wakes a processor.
+func (u *upstream) restInterval() time.Duration {
+	return max(u.sweepInterval(), min(u.options().expire/10, time.Second))
+}
+
 // dialer returns a dialer that uses source_address for upstreams of its family.
 func (o *upstreamOptions) dialer(network string, to netip.Addr) *net.Dialer {
 	d := &net.Dialer{}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seamark/seamark/server/handover"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/filepages"
 )
 
@@ -20,7 +21,7 @@ const Supported = true
 
 const (
 	// checkInterval is the time between two checks of the heartbeat.
-	checkInterval = 100 * time.Millisecond
+	checkInterval = 250 * time.Millisecond
 	// staleAfter is the age of the heartbeat at which the gate is closed.
 	staleAfter = 1200 * time.Millisecond
 	// hungAfter is the age of the heartbeat at which a worker is killed.
@@ -119,8 +120,8 @@ func (s *supervisor) run(signals <-chan os.Signal) (Exit, error) {
 
 	s.restart, s.release = time.NewTimer(0), time.NewTimer(filepages.Delay)
 	pages := sync.OnceValue(filepages.Find)
-	ticker := time.NewTicker(checkInterval)
-	defer ticker.Stop()
+	check := time.NewTimer(clock.UntilNext(checkInterval))
+	defer check.Stop()
 
 	for {
 		var events chan event
@@ -145,8 +146,9 @@ func (s *supervisor) run(signals <-chan os.Signal) (Exit, error) {
 			if err := s.startNext(); err != nil {
 				return Exit{}, err
 			}
-		case <-ticker.C:
+		case <-check.C:
 			s.check()
+			check.Reset(clock.UntilNext(checkInterval))
 		case <-s.release.C:
 			s.releaseMemory(pages())
 		}

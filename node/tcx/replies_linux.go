@@ -14,6 +14,7 @@ import (
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/generation"
 	"github.com/seamark/seamark/wire"
@@ -112,7 +113,7 @@ func OpenReplies(files []*os.File, aliases []netip.Addr, port uint16, times Time
 
 // run counts repeated replies, and passes on samples of them, until Close.
 func (r *Replies) run(ctx context.Context, interval time.Duration) {
-	counts := time.NewTicker(interval)
+	counts := time.NewTimer(clock.UntilNext(interval))
 	defer counts.Stop()
 	defer r.stopSampling()
 	for n := 1; ; {
@@ -123,6 +124,7 @@ func (r *Replies) run(ctx context.Context, interval time.Duration) {
 			r.countAll(n%halving == 0)
 			n++
 			r.startSampling()
+			counts.Reset(clock.UntilNext(interval))
 		case <-r.samples.ticker.C:
 			r.passSamples()
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/mdlayher/netlink"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
 	"golang.org/x/sys/unix"
 )
@@ -228,7 +229,7 @@ func (c *Capture) run(ctx context.Context, changes <-chan []netlink.Message, rea
 	c.options.Log.Info("Attached the capture to interfaces of pods",
 		"count", len(c.attached), "duration", time.Since(start).Round(time.Millisecond))
 
-	list, check := time.NewTicker(listInterval), time.NewTicker(checkInterval)
+	list, check := time.NewTicker(listInterval), time.NewTimer(clock.UntilNext(checkInterval))
 	defer list.Stop()
 	defer check.Stop()
 
@@ -247,6 +248,7 @@ func (c *Capture) run(ctx context.Context, changes <-chan []netlink.Message, rea
 			c.list()
 		case now := <-check.C:
 			c.watch(now)
+			check.Reset(clock.UntilNext(checkInterval))
 		}
 		c.publish()
 	}

@@ -53,3 +53,28 @@ func Every(ctx context.Context, interval time.Duration) iter.Seq[time.Time] {
 		}
 	}
 }
+
+// UntilNext returns the time until the next multiple of an interval since the start of the process. Timers for
+// such times expire together, and wake the process once.
+func UntilNext(interval time.Duration) time.Duration {
+	passed := Now() % interval
+	if passed < 0 { // a test has a clock of its own
+		passed += interval
+	}
+	return interval - passed
+}
+
+// Together is like Every, but the times after the first one are those of UntilNext.
+func Together(ctx context.Context, interval time.Duration) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		timer := time.NewTimer(interval)
+		defer timer.Stop()
+		for now := time.Now(); ctx.Err() == nil && yield(now); {
+			timer.Reset(UntilNext(interval))
+			select {
+			case <-ctx.Done():
+			case now = <-timer.C:
+			}
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,36 @@ func TestTicksSlowBody(t *testing.T) {
 			}
 			if cancel(); !slices.Equal(got, c.want) {
 				t.Errorf("%s: got ticks after seconds %v, want %v", c.name, got, c.want)
+			}
+		}
+	})
+}
+
+// Loops that began at different times continue together, at multiples of the interval; a slow body misses times.
+func TestTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 4 * time.Second
+		var all [3][]time.Duration // seconds since the first multiple
+		time.Sleep(UntilNext(interval))
+		first := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 6*interval-time.Second)
+		defer cancel()
+
+		var running sync.WaitGroup
+		for i := range all {
+			running.Go(func() {
+				time.Sleep(time.Duration(i) * time.Second)
+				for now := range Together(ctx, interval) {
+					if all[i] = append(all[i], now.Sub(first)/time.Second); i == 2 && len(all[i]) == 2 {
+						time.Sleep(5 * time.Second)
+					}
+				}
+			})
+		}
+		running.Wait()
+		for i, want := range [][]time.Duration{{0, 4, 8, 12, 16, 20}, {1, 4, 8, 12, 16, 20}, {2, 4, 12, 16, 20}} {
+			if !slices.Equal(all[i], want) {
+				t.Errorf("loop %d: got the seconds %d, want %d", i, all[i], want)
 			}
 		}
 	})
