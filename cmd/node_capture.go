@@ -244,7 +244,7 @@ func (p *program) repeatReplies(
 		"Queries of pods that the kernel has answered with an earlier reply of the server.",
 		func() float64 { return float64(replies.Total()) })
 	r.Metrics.CounterFunc("seamark_node_lost_samples_total",
-		"Samples of repeated replies for tail and dnstap that were lost: the next one stands for them.",
+		"Samples of repeated replies that were lost: the next one stands for them.",
 		func() float64 { return float64(replies.LostSamples()) })
 	return replies.Close, nil
 }

@@ -231,7 +231,7 @@ type sampledDnstap struct{ *Dnstap }
 // queries that they stand for.
 func (d sampledDnstap) Repetition() dns.Repetition {
 	return dns.Repetition{
-		Samples: func() bool { return true },
+		Samples: func() dns.SampleRate { return dns.ManySamples },
 		Sample: func(q *dns.Query, weight float64) {
 			d.observe(q, fmt.Appendf(nil, "kernel %.0f", weight))
 		},

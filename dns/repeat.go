@@ -25,13 +25,22 @@ type Repetition struct {
 	Allows func(q *Query) bool
 	// Count adds n repeated replies to the metrics. It may be nil.
 	Count func(r *Repeated, n uint64)
-	// Sample, if it is not nil, sees finished queries to which replies were repeated, while Samples reports
-	// true: a sample of them, as each stands for a number of queries, its weight.
+	// Sample, if it is not nil, sees finished queries to which replies were repeated, unless Samples returns
+	// NoSamples: a sample of them, as each stands for a number of queries, its weight.
 	Sample  func(q *Query, weight float64)
-	Samples func() bool
+	Samples func() SampleRate
 	// Rotates reports that the addresses of an RRset are in another order each time.
 	Rotates bool
 }
+
+// A SampleRate is how many samples a handler or an observer wants.
+type SampleRate int
+
+const (
+	NoSamples   SampleRate = iota
+	FewSamples             // for estimates: each second some
+	ManySamples            // to look at: as many as can be passed, at once
+)
 
 // Repeated has what counters need to know of a repeated reply.
 type Repeated struct {
@@ -90,10 +99,20 @@ func (r *Repeated) Count(n uint64) {
 	}
 }
 
-// WantsSamples reports whether a handler or an observer of c wants a sample of the queries to which replies
-// are repeated.
-func (c *Chain) WantsSamples() bool {
-	return slices.ContainsFunc(c.repetitions, func(p repetition) bool { return p.Sample != nil && p.Samples() })
+// SampleRate returns the highest rate at which a handler or an observer of c wants samples of the queries to which
+// replies are repeated.
+func (c *Chain) SampleRate() (rate SampleRate) {
+	for _, p := range c.repetitions {
+		rate = max(rate, p.sampleRate())
+	}
+	return rate
+}
+
+func (p *repetition) sampleRate() SampleRate {
+	if p.Sample == nil {
+		return NoSamples
+	}
+	return p.Samples()
 }
 
 // Sample passes a query that was answered by the repetition of r to what wants samples. The caller has
@@ -108,7 +127,7 @@ func (r *Repeated) Sample(q *Query, reply []byte, weight float64) {
 	q.Answer.Buf = append(q.Answer.Buf[:0], reply...)
 
 	for _, p := range r.Chain.repetitions {
-		if p.Sample != nil && p.Samples() {
+		if p.sampleRate() > NoSamples {
 			p.Sample(q, weight)
 		}
 	}

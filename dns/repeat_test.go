@@ -54,16 +54,16 @@ func TestRepeatElapsed(t *testing.T) {
 	}
 }
 
-// A sampleTaker wants samples, or not.
+// A sampleTaker wants samples at a rate.
 type sampleTaker struct {
 	repeatable
-	wants   bool
+	rate    SampleRate
 	got     []string
 	weights []float64
 }
 
 func (s *sampleTaker) Repetition() Repetition {
-	return Repetition{Samples: func() bool { return s.wants }, Sample: func(q *Query, weight float64) {
+	return Repetition{Samples: func() SampleRate { return s.rate }, Sample: func(q *Query, weight float64) {
 		text := q.AnsweredBy() + " " + q.RCode.String() + " " + string(q.Reply())
 		s.got, s.weights = append(s.got, text), append(s.weights, weight)
 	}}
@@ -72,13 +72,13 @@ func (s *sampleTaker) Repetition() Repetition {
 // A sample is a finished query of the chain, for those alone that want it.
 func TestSample(t *testing.T) {
 	var with, without sampleTaker
-	with.wants = true
+	with.rate = FewSamples
 	chain := new(Chain)
 	chain.Add("with", &with)
-	if !chain.WantsSamples() {
-		t.Error("got no wish for samples")
-	}
 	chain.Add("without", &without)
+	if got := chain.SampleRate(); got != FewSamples {
+		t.Errorf("got the rate %d, want %d", got, FewSamples)
+	}
 	r := Repeated{Chain: chain, Step: 1, RCode: wire.NXDomain}
 	q := NewQuery(nil)
 	for _, packet := range []string{"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x00\x00\x01\x00\x01", "no query"} {
@@ -88,7 +88,8 @@ func TestSample(t *testing.T) {
 	if len(with.got) != 1 || with.got[0] != "without NXDOMAIN reply" || with.weights[0] != 3 || len(without.got) > 0 {
 		t.Errorf("got %q with the weights %v, and %q without a wish", with.got, with.weights, without.got)
 	}
-	if with.wants = false; chain.WantsSamples() {
-		t.Error("got a wish for samples")
+	without.rate = ManySamples
+	if got := chain.SampleRate(); got != ManySamples {
+		t.Errorf("after a change: got the rate %d, want the higher one, %d", got, ManySamples)
 	}
 }

@@ -285,8 +285,8 @@ type observer struct {
 	names []string // of the directives, by step plus one
 }
 
-// Repetition reports that replies which the kernel of a node repeats are counted, and that the readers of tail
-// get a sample of them.
+// Repetition reports that replies which the kernel of a node repeats are counted, their clients by a sample, and that
+// the readers of tail get more samples.
 func (o *observer) Repetition() dns.Repetition {
 	return dns.Repetition{
 		Count: func(r *dns.Repeated, n uint64) {
@@ -296,8 +296,13 @@ func (o *observer) Repetition() dns.Repetition {
 			}
 			o.recorder.CountKernel(name, r.RCode.String(), n)
 		},
-		Samples: func() bool { return o.recorder.Watched() },
-		Sample:  func(q *dns.Query, weight float64) { o.record(q, o.names[q.AnsweredStep()+1], weight) },
+		Samples: func() dns.SampleRate {
+			if o.recorder.Watched() {
+				return dns.ManySamples
+			}
+			return dns.FewSamples
+		},
+		Sample: func(q *dns.Query, weight float64) { o.record(q, o.names[q.AnsweredStep()+1], weight) },
 	}
 }
 

@@ -53,11 +53,11 @@ func (k *kernel) repeat(t *testing.T, n uint64) {
 	r.Count(n)
 }
 
-// wantsSamples reports whether the chain of the last reply wants samples.
-func (k *kernel) wantsSamples() bool {
+// sampleRate returns the rate of samples that the chain of the last reply wants.
+func (k *kernel) sampleRate() dns.SampleRate {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.last.Chain.WantsSamples()
+	return k.last.Chain.SampleRate()
 }
 
 // sample passes a sample of repetitions of the last reply, to the query of a client.
@@ -72,8 +72,8 @@ func (k *kernel) sample(t *testing.T, client string, weight float64) {
 	k.last.Sample(q, make([]byte, 100), weight)
 }
 
-// A client of tail gets a sample of the queries that the kernel answers, which lists do not count. Without one
-// there is none.
+// A client of tail gets a sample of the queries that the kernel answers. Lists of clients count it, those of names
+// do not. Without such a client few samples are wanted.
 func TestTailKernel(t *testing.T) {
 	w := newWorld(t)
 	k := newKernel()
@@ -83,13 +83,13 @@ func TestTailKernel(t *testing.T) {
 	}
 	w.query("web.shop.svc.cluster.local")
 	w.eventually("/v1/top?by=names", `"key": "web.shop.svc.cluster.local."`)
-	if k.wantsSamples() {
-		t.Error("without a client: got a wish for samples")
+	if got := k.sampleRate(); got != dns.FewSamples {
+		t.Errorf("without a client: got the rate %d, want %d", got, dns.FewSamples)
 	}
 
 	tail := w.open("/v1/tail")
-	if !k.wantsSamples() {
-		t.Error("with a client: got no wish for samples")
+	if got := k.sampleRate(); got != dns.ManySamples {
+		t.Errorf("with a client: got the rate %d, want %d", got, dns.ManySamples)
 	}
 	k.sample(t, "10.244.0.9:40000", 16)
 	var got traffic.Event
@@ -103,15 +103,16 @@ func TestTailKernel(t *testing.T) {
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	_, top := w.request("GET", "/v1/top?by=clients")
-	if strings.Contains(top, "10.244.0.9") {
-		t.Errorf("the list of clients: got the client of the sample:\n%s", top)
+	for list, want := range map[string]string{"clients": `"count": 16`, "names": `"count": 1,`} {
+		if _, top := w.request("GET", "/v1/top?by="+list); !strings.Contains(top, want) {
+			t.Errorf("the list of %s: want %s, got:\n%s", list, want, top)
+		}
 	}
 
 	_ = tail.Body.Close()
-	for deadline := time.Now().Add(time.Minute); k.wantsSamples(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); k.sampleRate() != dns.FewSamples; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("a minute after the end of the client: got a wish for samples")
+			t.Fatal("a minute after the end of the client: got a wish for many samples")
 		}
 	}
 }

@@ -121,14 +121,23 @@ func (r *Replies) run(ctx context.Context, interval time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-counts.C:
-			r.countAll(n%halving == 0)
+			r.tick(n)
 			n++
-			r.startSampling()
 			counts.Reset(clock.UntilNext(interval))
 		case <-r.samples.ticker.C:
 			r.passSamples()
 		}
 	}
+}
+
+// tick counts what was repeated, for the nth time, and passes few samples. Many have a ticker of their own.
+func (r *Replies) tick(n int) {
+	before := r.Total()
+	r.countAll(n%halving == 0)
+	if r.samples.rate == dns.FewSamples {
+		r.passSamples()
+	}
+	r.startSampling(r.Total() - before)
 }
 
 // countAll counts all repeated replies.

@@ -36,7 +36,7 @@ func (a *answerer) Repetition() dns.Repetition {
 	return dns.Repetition{Count: func(r *dns.Repeated, n uint64) {
 		a.repeated += n
 		a.last = *r
-	}, Samples: a.samples.wanted.Load, Sample: a.samples.take}
+	}, Samples: a.samples.rate, Sample: a.samples.take}
 }
 
 // A repeatBench is a bench with a Port whose replies are repeated.

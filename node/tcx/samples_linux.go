@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// sampleBudget is the number of samples in a sampleInterval above which only a share of the repeated
-	// replies is sampled. The buffer has room for five times as many.
+	// sampleBudget is the number of samples in an interval above which only a share of the repeated
+	// replies is sampled. The buffer has room for five times as many. The interval is that of counts, and
+	// sampleInterval for observers that want many samples.
 	sampleBudget   = 20
 	sampleInterval = 100 * time.Millisecond
 	// wholeShare is the share with which each repeated reply is a sample.
@@ -108,7 +109,8 @@ func (b *sampleBuffer) close() {
 // A sampler is what Replies need to pass samples to the observers that want them.
 type sampler struct {
 	buffer *sampleBuffer
-	ticker *time.Ticker // runs while there are samples
+	rate   dns.SampleRate
+	ticker *time.Ticker // runs while the rate is that of many samples
 	query  *dns.Query
 	packet [2 + maxQuery]byte
 	share  uint64        // of the replies that are sampled; 0 if none are
@@ -131,45 +133,54 @@ func openSampler(f *os.File) (*sampler, error) {
 // LostSamples returns the number of samples for which there was no room, or no reply any more.
 func (r *Replies) LostSamples() uint64 { return r.samples.lost.Load() }
 
-// startSampling makes the programs produce samples if an observer wants them, and otherwise none.
-func (r *Replies) startSampling() {
-	s := r.samples
-	switch wanted, runs := r.wanted(), s.share > 0; {
-	case wanted && !runs:
-		s.buffer.reset()
-		s.share, s.missed, s.owed = wholeShare, r.sampling.lost.Load(), 0
-		r.sampling.share.Store(s.share)
-		s.ticker.Reset(sampleInterval)
-	case !wanted && runs:
-		r.stopSampling()
+// startSampling makes the programs produce the samples that observers want, in the same interval about as many
+// as their budget: repeated is the number of replies that were repeated in the last one of counts.
+func (r *Replies) startSampling(repeated uint64) {
+	s, rate := r.samples, r.sampleRate()
+	if rate == s.rate {
+		return
 	}
+	s.ticker.Stop()
+	if s.rate == dns.NoSamples {
+		s.buffer.reset()
+		s.missed, s.owed = r.sampling.lost.Load(), 0
+	}
+
+	s.rate = rate
+	switch rate {
+	case dns.NoSamples:
+		s.share = 0
+	case dns.FewSamples:
+		s.share = min(wholeShare, max(1, wholeShare*sampleBudget/max(1, repeated)))
+	default:
+		s.share = wholeShare
+		s.ticker.Reset(sampleInterval)
+	}
+	r.sampling.share.Store(s.share)
 }
 
 func (r *Replies) stopSampling() {
-	r.samples.share = 0
 	r.sampling.share.Store(0)
 	r.samples.ticker.Stop()
 }
 
-// wanted reports whether an observer of a kept reply wants samples.
-func (r *Replies) wanted() bool {
+// sampleRate returns the highest rate at which an observer of a kept reply wants samples.
+func (r *Replies) sampleRate() (rate dns.SampleRate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var last *dns.Chain
 	for i := range r.kept {
 		if c := r.kept[i].chain; c != last && c != nil {
-			if last = c; c.WantsSamples() {
-				return true
-			}
+			last, rate = c, max(rate, c.SampleRate())
 		}
 	}
-	return false
+	return rate
 }
 
 // passSamples passes on the samples in the buffer, and sets the share for the next ones.
 func (r *Replies) passSamples() {
 	s := r.samples
-	if s.share == 0 { // the last tick
+	if s.share == 0 {
 		return
 	}
 	lost := r.sampling.lost.Load()

@@ -14,8 +14,8 @@ import (
 
 // A sampleReader has the samples that an observer got.
 type sampleReader struct {
-	wanted atomic.Bool
-	hold   sync.Mutex // held: the observer waits
+	wanted atomic.Int64 // a dns.SampleRate
+	hold   sync.Mutex   // held: the observer waits
 
 	mu  sync.Mutex
 	got []takenSample
@@ -38,6 +38,8 @@ func (r *sampleReader) take(q *dns.Query, weight float64) {
 		bytes.Clone(q.Packet()), bytes.Clone(q.Reply()), q.Peer, q.Local, q.Start, weight, q.AnsweredBy(),
 	})
 }
+
+func (r *sampleReader) rate() dns.SampleRate { return dns.SampleRate(r.wanted.Load()) }
 
 // all returns the samples.
 func (r *sampleReader) all() []takenSample {
@@ -74,7 +76,7 @@ func TestSamples(t *testing.T) {
 		t.Error("without a reader: got a share of samples, want none")
 	}
 
-	b.samples.wanted.Store(true)
+	b.samples.wanted.Store(int64(dns.ManySamples))
 	b.eventually("want samples with a reader", b.sampling)
 	begin := time.Now()
 	var want []takenSample
@@ -99,7 +101,7 @@ func TestSamples(t *testing.T) {
 		}
 	}
 
-	b.samples.wanted.Store(false)
+	b.samples.wanted.Store(int64(dns.NoSamples))
 	b.eventually("want no samples without a reader", func() bool { return !b.sampling() })
 	if n := b.replies.LostSamples(); n > 0 {
 		t.Errorf("got %d lost samples, want none", n)
@@ -118,7 +120,7 @@ func TestSamplesLost(t *testing.T) {
 	b.repeat = time.Hour
 	b.serve(query, pod4, alias4)
 	in := over4.query(frame{payload: query})
-	b.samples.wanted.Store(true)
+	b.samples.wanted.Store(int64(dns.ManySamples))
 	b.eventually("want samples with a reader", b.sampling)
 
 	const sent = 300
@@ -144,6 +146,45 @@ func TestSamplesLost(t *testing.T) {
 		}
 		return false
 	})
+}
+
+// Few samples are passed with the counts, and begin with the share that the number of repeated replies lets expect.
+func TestFewSamples(t *testing.T) {
+	b := newTimedRepeatBench(t, Times{Count: time.Hour}) // its goroutine waits
+	b.repeat = time.Hour
+	b.serve(query, pod4, alias4)
+	for _, c := range []struct {
+		rate     dns.SampleRate
+		repeated uint64
+		want     uint64
+	}{
+		{dns.NoSamples, 1000, 0},
+		{dns.FewSamples, 1000, wholeShare * sampleBudget / 1000},
+		{dns.FewSamples, 1, wholeShare * sampleBudget / 1000}, // as it runs
+		{dns.ManySamples, 1000, wholeShare},
+		{dns.FewSamples, 1 << 40, 1},
+		{dns.NoSamples, 0, 0},
+		{dns.FewSamples, 0, wholeShare},
+	} {
+		b.samples.wanted.Store(int64(c.rate))
+		b.replies.startSampling(c.repeated)
+		if got := b.replies.sampling.share.Load(); got != c.want {
+			t.Errorf("rate %d, %d repeated: got the share %d, want %d", c.rate, c.repeated, got, c.want)
+		}
+	}
+
+	const sent = 5
+	for range sent {
+		if b.send(over4.query(frame{payload: query})) == nil {
+			t.Fatal("got no repeated reply")
+		}
+	}
+	if n := len(b.samples.all()); n > 0 {
+		t.Errorf("before the counts: got %d samples, want none", n)
+	}
+	if b.replies.tick(1); len(b.samples.all()) != sent {
+		t.Errorf("with the counts: got %d samples, want %d", len(b.samples.all()), sent)
+	}
 }
 
 // A reader of the buffer skips what the programs have discarded, waits for what they write, and drops everything

@@ -138,8 +138,9 @@ func (r *Recorder) CountKernel(name []byte, rcode string, n uint64) {
 	}
 }
 
-// RecordKernel adds a query whose reply the kernel of a node has repeated to the recent events, as Record
-// does with others. The event has its Weight. If it is lost because a request reads for long, the next one stands for it, too.
+// RecordKernel adds a query whose reply the kernel of a node has repeated to the recent events and to the lists of
+// clients, as Record does with others: CountKernel counts the names. The event has its Weight. If it is lost because a
+// request reads for long, the next one stands for it, too.
 func (r *Recorder) RecordKernel(e *Event, name, namespace []byte, search int) {
 	e.Kernel = true
 	if !r.put(e, name, namespace, search) {

@@ -53,13 +53,14 @@ func TestCountKernelAllocatesNothing(t *testing.T) {
 	}
 }
 
-// An event of the kernel is among the recent events alone. One that is lost while a reader holds the lock makes the next
-// one stand for more.
+// An event of the kernel is among the recent events, and counts for its client, not for its name. One that is lost while
+// a reader holds the lock makes the next one stand for more.
 func TestRecordKernel(t *testing.T) {
 	r := NewRecorder(nil)
 	name := []byte("\x01a\x07example\x00")
 	record := func(weight float64) {
-		r.RecordKernel(&Event{Time: time.Now(), Client: netip.MustParseAddr("192.0.2.1"), RCode: "NXDOMAIN", Weight: weight}, name, nil, 0)
+		r.RecordKernel(&Event{Time: time.Now(), Client: netip.MustParseAddr("192.0.2.1"), RCode: "NXDOMAIN", Weight: weight},
+			name, []byte("shop"), 2)
 	}
 	record(4)
 	r.mu.Lock()
@@ -70,8 +71,17 @@ func TestRecordKernel(t *testing.T) {
 	record(1)
 
 	now := time.Now()
-	if got := r.Top(Names, 10, now); got.Total != 0 {
-		t.Errorf("names: got %+v, want none", got)
+	const sent = 4 + 2*(queueSize+3) + 1
+	for list, want := range map[int]Entry{
+		Names: {}, NXDomain: {},
+		Clients:    {Key: "192.0.2.1", Namespace: "shop", Count: sent, Share: 1, Example: "a.example."},
+		Waste:      {Key: "192.0.2.1", Namespace: "shop", Count: sent, Share: 1, Example: "a.example."},
+		Namespaces: {Key: "shop", Count: sent, Share: 1, Example: "a.example."},
+	} {
+		got := append(r.Top(list, 10, now).Entries, Entry{})
+		if got[0] != want || len(got) > 2 {
+			t.Errorf("%s: got %+v, want %+v", ListNames[list], got, want)
+		}
 	}
 	if last, _ := r.Last(time.Minute, now); last.Queries != 0 || last.Kernel != 0 {
 		t.Errorf("history: got %+v, want nothing", last)
@@ -84,8 +94,8 @@ func TestRecordKernel(t *testing.T) {
 			t.Errorf("got the event %+v, want one of the kernel for a.example.", e)
 		}
 	}
-	if len(events) != queueSize+2 || total != 4+2*(queueSize+3)+1 {
-		t.Errorf("got %d events that stand for %v queries, want %d for %d", len(events), total, queueSize+2, 4+2*(queueSize+3)+1)
+	if len(events) != queueSize+2 || total != sent {
+		t.Errorf("got %d events that stand for %v queries, want %d for %d", len(events), total, queueSize+2, sent)
 	}
 }
 

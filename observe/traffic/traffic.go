@@ -84,7 +84,7 @@ type Event struct {
 	// Search is the name that the client searches for, if this search cannot succeed.
 	Search string  `json:"search,omitempty"`
 	Weight float64 `json:"weight"` // the number of queries that the event stands for
-	// Kernel is set if the kernel of a node has repeated the reply. Lists and the history do not count the event.
+	// Kernel is set if the kernel of a node has repeated the reply. Only the lists of clients count the event.
 	Kernel bool `json:"kernel,omitempty"`
 }
 
@@ -244,6 +244,8 @@ func (r *Recorder) take(e *Event, name, namespace []byte, search int) {
 	if e.Kernel {
 		e.Weight += float64(r.lostKernel.Swap(0))
 		r.addEvent(e, name, namespace, search)
+		r.turn(e.Time)
+		r.addClient(e, name, namespace, search)
 		return
 	}
 	lost := uint64(0)
@@ -291,10 +293,9 @@ func (r *Recorder) addEvent(e *Event, name, namespace []byte, search int) {
 func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
 	r.addEvent(e, name, namespace, search)
 	r.turn(e.Time)
-	r.text = e.Client.AppendTo(r.text[:0])
-	client := r.text
+	client := r.addClient(e, name, namespace, search)
 	add := func(list int, key, example []byte, n float64) {
-		r.windows[0][list].add(maphash.Bytes(r.seed, key), key, namespace, example, n)
+		r.addTo(list, key, namespace, example, n)
 		// Searches of pods are in Waste: their names differ as the names that pods look up do.
 		if keyIsName[list] && (list != NXDomain || search == 0) {
 			r.parents[0][list].addParents(r.seed, key, client, n, e.Weight, r.history.number(e.Time))
@@ -302,11 +303,6 @@ func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
 	}
 
 	add(Names, name, nil, e.Weight)
-	add(Clients, client, name, e.Weight)
-	if len(namespace) > 0 {
-		add(Namespaces, namespace, name, e.Weight)
-	}
-
 	switch e.RCode {
 	case "NXDOMAIN":
 		add(NXDomain, name, client, e.Weight)
@@ -317,13 +313,27 @@ func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
 		r.text = append(r.text, e.Source...)
 		add(Slow, name, r.text[len(client):], e.Weight*e.Duration.Seconds())
 	}
-	if search > 0 {
-		add(Waste, client, name, e.Weight)
-	}
 	if e.Denied != "" {
 		add(Denied, name, client, e.Weight)
 	}
 	r.history.add(e, search > 0)
+}
+
+// addClient adds a query to the lists of clients and their namespaces. It returns the text of the client.
+func (r *Recorder) addClient(e *Event, name, namespace []byte, search int) (client []byte) {
+	r.text = e.Client.AppendTo(r.text[:0])
+	r.addTo(Clients, r.text, namespace, name, e.Weight)
+	if len(namespace) > 0 {
+		r.addTo(Namespaces, namespace, namespace, name, e.Weight)
+	}
+	if search > 0 {
+		r.addTo(Waste, r.text, namespace, name, e.Weight)
+	}
+	return r.text
+}
+
+func (r *Recorder) addTo(list int, key, namespace, example []byte, n float64) {
+	r.windows[0][list].add(maphash.Bytes(r.seed, key), key, namespace, example, n)
 }
 
 // The form of the keys and the examples of a list: names in wire form, or text.
