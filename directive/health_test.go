@@ -2,15 +2,11 @@ package directive
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -152,56 +148,5 @@ func TestHealthPoll(t *testing.T) {
 	p.measure(t.Context())
 	if p.failures.Value() != 1 || polls.Count() < 2 {
 		t.Errorf("without a listener: got %d failures of %d polls, want 1 of at least 2", p.failures.Value(), polls.Count())
-	}
-}
-
-// A poll uses one connection, and another one once the server has closed it.
-func TestHealthPollConnections(t *testing.T) {
-	var opened, requests atomic.Int32
-	page := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if requests.Add(1); r.URL.Path != "/health" {
-			t.Errorf("got a request for %s, want /health", r.URL.Path)
-		}
-		_, _ = io.WriteString(w, healthy)
-	}))
-	page.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		if s == http.StateNew {
-			opened.Add(1)
-		}
-	}
-	page.Start()
-	defer page.Close()
-
-	p := &poll{addr: page.Listener.Addr().String(), dial: new(net.Dialer).DialContext}
-	defer p.disconnect()
-	for n := int32(1); n <= 4; n++ {
-		if n == 3 {
-			page.CloseClientConnections()
-		}
-		if err := p.get(t.Context()); err != nil || requests.Load() != n || opened.Load() != (n+1)/2 {
-			t.Fatalf("got error %v, %d requests over %d connections, want no error, %d over %d", err, requests.Load(),
-				opened.Load(), n, (n+1)/2)
-		}
-	}
-}
-
-// Only a whole reply with the status 200 is a success, in whatever parts it arrives.
-func TestReadHealthy(t *testing.T) {
-	const head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
-	for reply, want := range map[string]string{
-		head + "OK":                     "<nil>",
-		head + "O":                      "EOF",
-		head:                            "EOF",
-		"":                              "EOF",
-		"HTTP/1.1 200 OK":               "EOF",
-		"HTTP/1.1 503 Busy\r\n":         `got the status "HTTP/1.1 503 Busy"`,
-		"SSH-2.0\r\n":                   `got the status "SSH-2.0"`,
-		head + strings.Repeat("x", 512): "the reply is that of another server",
-	} {
-		for name, r := range map[string]io.Reader{"whole": strings.NewReader(reply), "in bytes": iotest.OneByteReader(strings.NewReader(reply))} {
-			if err := readHealthy(r); fmt.Sprint(err) != want {
-				t.Errorf("%q, %s: got %v, want %s", reply, name, err, want)
-			}
-		}
 	}
 }
