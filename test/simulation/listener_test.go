@@ -147,7 +147,7 @@ func (r *reader) serve(packet []byte, proto dns.Proto, client netip.AddrPort) {
 	}
 	l.done()
 	if outcome == dns.Answered {
-		l.reply(client, q.Reply())
+		l.send(q)
 	}
 	if outcome != dns.Ignored {
 		q.Observe(time.Now())
@@ -157,6 +157,15 @@ func (r *reader) serve(packet []byte, proto dns.Proto, client netip.AddrPort) {
 // Send sends the reply of a parked query.
 func (l *listener) Send(q *dns.Query) {
 	defer l.done()
+	l.send(q)
+}
+
+// send sends the reply to a query, unless the process has died.
+func (l *listener) send(q *dns.Query) {
+	if l.process.isDead() {
+		l.process.world.resend(q.Peer)
+		return
+	}
 	l.reply(q.Peer, q.Reply())
 }
 

@@ -39,20 +39,21 @@ func newMachine(w *world, address string) *machine {
 	return &machine{world: w, address: netip.MustParseAddr(address), ports: map[uint16]*openPort{}, packets: map[netip.AddrPort]*packetPort{}, listeners: map[uint16][]*listener{}, held: map[uint16][]func(*listener){}}
 }
 
-// A process is one that runs a server on a machine. After its death it reads no packet and accepts no
-// connection, although its goroutines may go on for a moment.
+// A process is one that runs a server on a machine. After its death it reads no packet, accepts no
+// connection and sends nothing, although its goroutines may go on for a moment.
 type process struct {
 	*machine
 	stopped atomic.Bool // by a signal: it reads no packets of QUIC
 
 	// Guarded by the lock of the machine.
-	dead    bool
-	sockets []io.Closer
+	dead     bool
+	sockets  []io.Closer
+	accepted []*conn
 }
 
 func (m *machine) newProcess() *process { return &process{machine: m} }
 
-// die makes the process read nothing more.
+// die makes the process read and send nothing more.
 func (p *process) die() {
 	p.mu.Lock()
 	p.dead = true
@@ -62,6 +63,26 @@ func (p *process) die() {
 	p.mu.Unlock()
 	for _, s := range p.sockets {
 		_ = s.Close()
+	}
+	for _, c := range p.accepted {
+		c.reset()
+	}
+}
+
+// isDead reports whether the process has died.
+func (p *process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+// accept adds a connection, which ends with the process.
+func (p *process) accept(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.accepted = append(p.accepted, c)
+	if p.dead {
+		c.reset()
 	}
 }
 
@@ -80,7 +101,7 @@ func (p *process) stop(stopped bool) {
 // A socket is a net.Listener without the operating system: that of one process.
 type socket struct {
 	*openPort
-	machine *machine
+	process *process
 	addr    netip.AddrPort
 	closed  chan struct{}
 	once    sync.Once
@@ -109,7 +130,7 @@ func (p *process) listen(_ context.Context, _, address string) (net.Listener, er
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}
 	}
 	port.sockets++
-	s := &socket{openPort: port, machine: m, addr: netip.AddrPortFrom(m.address, number), closed: make(chan struct{})}
+	s := &socket{openPort: port, process: p, addr: netip.AddrPortFrom(m.address, number), closed: make(chan struct{})}
 	p.sockets = append(p.sockets, s)
 	return s, nil
 }
@@ -127,6 +148,7 @@ func portOf(address string) (uint16, error) {
 func (s *socket) Accept() (net.Conn, error) {
 	select {
 	case c := <-s.accepted:
+		s.process.accept(c)
 		return c, nil
 	case <-s.closed:
 		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: net.ErrClosed}
@@ -136,14 +158,14 @@ func (s *socket) Accept() (net.Conn, error) {
 // Close resets the connections that were not accepted, unless another process has the port open.
 func (s *socket) Close() error {
 	s.once.Do(func() {
-		s.machine.mu.Lock()
+		s.process.mu.Lock()
 		close(s.closed)
 		s.sockets--
 		last := s.sockets == 0
 		if last {
-			delete(s.machine.ports, s.addr.Port())
+			delete(s.process.ports, s.addr.Port())
 		}
-		s.machine.mu.Unlock()
+		s.process.mu.Unlock()
 		for last {
 			select {
 			case c := <-s.accepted:

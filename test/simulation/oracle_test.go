@@ -398,7 +398,7 @@ func (w *world) externalPermitted(s *settings, q *query, name int, got answer, l
 		failing = failing && u.had(q.sent.Add(-memory), now, behaviour.fails)
 	}
 	excused = excused || failing || w.short(q.sent.Add(-memory), now)
-	// A server that stops lets no query wait any more, and neither does a process that dies in a hand-over.
+	// A server that stops lets no query wait any more.
 	excused = excused || q.late && w.restarts.Load() > q.stops
 	refused := false
 	for _, u := range servers {

@@ -17,6 +17,8 @@ type query struct {
 	edns     bool
 	name     string
 	qtype    uint16
+	packet   []byte
+	number   int
 	client   netip.AddrPort
 	sent     time.Time
 	settings []*settings // of the plans that may answer
@@ -74,16 +76,13 @@ func (w *world) askOver(c *streamClient, name string, qtype uint16) {
 	if c != nil {
 		c.turn <- struct{}{}
 	}
-	q := &query{id: m.Id, edns: edns, name: name, qtype: qtype, sent: time.Now(), settings: w.candidates(), over: c, stops: w.restarts.Load(), late: c != nil || w.handOvers.running()}
-	if w.down.Load() {
-		q.stops--
-	}
+	q := &query{id: m.Id, edns: edns, name: name, qtype: qtype, packet: packet, over: c}
+	w.begin(q)
 	w.mu.Lock()
-	q.waiting = w.waiting
 	w.waiting++
 	w.asked++
-	n := w.asked
-	q.client = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 250, byte(n % 5), 1}), uint16(n))
+	q.number = w.asked
+	q.client = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 250, byte(q.number % 5), 1}), uint16(q.number))
 	w.queries[q.client] = q
 	w.mu.Unlock()
 	if c != nil {
@@ -101,9 +100,37 @@ func (w *world) askOver(c *streamClient, name string, qtype uint16) {
 		}()
 		return
 	}
-	if !w.server.deliver(53, n, packet, []dns.Proto{dns.UDP, dns.TCP}[n%2], q.client) {
-		w.fail("%s %d: no process reads the port", name, qtype)
+	w.send(q)
+}
+
+// begin sets what the oracle must know of the world when a query is sent.
+func (w *world) begin(q *query) {
+	settings := w.candidates()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q.sent, q.settings, q.waiting = time.Now(), settings, w.waiting
+	q.stops, q.late = w.restarts.Load(), q.over != nil || w.handOvers.running()
+	if w.down.Load() {
+		q.stops--
 	}
+}
+
+// send sends a query as one packet.
+func (w *world) send(q *query) {
+	if !w.server.deliver(53, q.number, q.packet, []dns.Proto{dns.UDP, dns.TCP}[q.number%2], q.client) {
+		w.fail("%s %d: no process reads the port", q.name, q.qtype)
+	}
+}
+
+// resend sends a query again, as its client does if the process has died that has read it. The reply is
+// checked as that to any query which is sent at this moment.
+func (w *world) resend(client netip.AddrPort) {
+	w.mu.Lock()
+	q := w.queries[client]
+	w.mu.Unlock()
+	w.trace("the process that has read %s %s has died", q.name, mdns.TypeToString[q.qtype])
+	w.begin(q)
+	go w.send(q)
 }
 
 // refused ends a query without a reply.
