@@ -50,8 +50,8 @@ func (c *cluster) buildTests(ctx context.Context) error {
 		}
 	}
 	if slices.Sort(lacking); len(lacking) > 0 {
-		return fmt.Errorf("programs for tests are missing; on Debian: apt-get install %s",
-			strings.Join(slices.Compact(lacking), " "))
+		return machineError{fmt.Errorf("programs for tests are missing; on Debian: apt-get install %s",
+			strings.Join(slices.Compact(lacking), " "))}
 	}
 
 	fmt.Fprintln(c.out, "== test programs (usually 8 minutes the first time, then 1 s)")

@@ -7,6 +7,7 @@
 // are written as archives.
 //
 //	cluster up [FLAGS]            start it; see options.go for the flags
+//	cluster programs [FLAGS]      build its programs and those of tests, the flags being those of up
 //	cluster exec COMMAND          run a command on its first node
 //	cluster conformance [FLAGS]   run tests on it; see conformance.go for the flags
 //	cluster down                  end it, and remove what it made
@@ -44,6 +45,9 @@ func main() {
 	case errors.As(err, new(usageError)):
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(2)
+	case errors.As(err, new(machineError)):
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(77)
 	default:
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
@@ -53,16 +57,22 @@ func main() {
 // A usageError is a mistake in the command line.
 type usageError struct{ error }
 
+// A machineError is what the machine lacks for a cluster.
+type machineError struct{ error }
+
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return usageError{errors.New("want up, exec, conformance or down")}
+		return usageError{errors.New("want up, programs, exec, conformance or down")}
 	}
 
 	switch name, args := args[0], args[1:]; name {
-	case "up":
-		o, err := parse(args)
+	case "up", "programs":
+		o, err := parse(name, args)
 		if err != nil {
 			return err
+		}
+		if name == "programs" {
+			return prepare(ctx, o)
 		}
 		return up(ctx, o)
 	case "down":
@@ -91,6 +101,6 @@ func run(ctx context.Context, args []string) error {
 		<-ctx.Done()
 		return nil
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want up, exec, conformance or down", name)}
+		return usageError{fmt.Errorf("unknown command %q: want up, programs, exec, conformance or down", name)}
 	}
 }

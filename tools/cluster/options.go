@@ -45,10 +45,10 @@ type options struct {
 	Port       int // of 127.0.0.1, for the API server
 }
 
-// parse returns the options that args select.
-func parse(args []string) (options, error) {
+// parse returns the options that the args of a command select.
+func parse(command string, args []string) (options, error) {
 	var o options
-	f := newFlagSet("up", &o.Dir)
+	f := newFlagSet(command, &o.Dir)
 	o.addFlags(f)
 	if err := parseFlags(f, args); err != nil {
 		return o, err

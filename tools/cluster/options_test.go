@@ -10,7 +10,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	o, err := parse([]string{"-dir", "d", "-kubernetes", "v1.37.2", "-port", "7000"})
+	o, err := parse("up", []string{"-dir", "d", "-kubernetes", "v1.37.2", "-port", "7000"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,13 +18,13 @@ func TestParse(t *testing.T) {
 		t.Errorf("parse: got %+v", o)
 	}
 
-	o, err = parse(strings.Fields("-proxy nftables -dual-stack -nodes 3 -kwok 100"))
+	o, err = parse("up", strings.Fields("-proxy nftables -dual-stack -nodes 3 -kwok 100"))
 	if err != nil || o.Proxy != "nftables" || !o.DualStack || o.Nodes != 3 || o.Fake != 100 {
 		t.Errorf("parse: got %+v, %v", o, err)
 	}
 
 	for minor, version := range kubernetes() {
-		o, err := parse([]string{"-kubernetes", minor})
+		o, err := parse("up", []string{"-kubernetes", minor})
 		if err != nil || o.Kubernetes != version || !strings.HasPrefix(version, minor+".") {
 			t.Errorf("parse -kubernetes %s: got %q, %v, want %s", minor, o.Kubernetes, err, version)
 		}
@@ -50,7 +50,7 @@ func TestParseRefused(t *testing.T) {
 		{"-nodes 0 -proxy ipvs -port 0", "-proxy ipvs"},
 		{"-nodes 0 -proxy ipvs -port 0", "-port 0"},
 	} {
-		_, err := parse(strings.Fields(test.args))
+		_, err := parse("up", strings.Fields(test.args))
 		if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("parse %s: got the error %v, want one with %s", test.args, err, test.want)
 		}

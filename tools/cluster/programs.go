@@ -79,6 +79,26 @@ func (c *cluster) program(m module, name string) string {
 	return filepath.Join(c.dir, "programs", m.name+"-"+m.version, name)
 }
 
+// prepare checks the machine, and builds the programs of a cluster and those of tests, so that a start takes
+// seconds.
+func prepare(ctx context.Context, o options) error {
+	l, err := lock(o.Dir, startsOrEnds)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+
+	c := newCluster(&state{Options: o})
+	if err := c.checkMachine(ctx); err != nil {
+		return machineError{err}
+	}
+	c.listener.Close()
+	if err := c.buildTests(ctx); err != nil {
+		return interruption(ctx, err)
+	}
+	return interruption(ctx, c.buildAll(ctx, c.modules()))
+}
+
 // buildPrograms builds the programs of the cluster that are missing.
 func (c *cluster) buildPrograms(ctx context.Context) error {
 	return errors.Join(c.buildAll(ctx, c.modules()), c.copyStages(ctx))
