@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/test/freeport"
@@ -103,15 +102,5 @@ func TestSocketActivationErrors(t *testing.T) {
 	}
 	if reply, err := ask("udp", at, "a.", dns.TypeA); err != nil || reply.Rcode != dns.RcodeRefused {
 		t.Errorf("a query to an unused socket: got %v, error %v, want REFUSED", reply, err)
-	}
-}
-
-// eventually waits until ok returns true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timeout waiting for %s", what)
-		}
 	}
 }

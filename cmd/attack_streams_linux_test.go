@@ -18,6 +18,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/memorygroup"
 )
@@ -222,7 +223,7 @@ func (s *streamServer) silent(ctx context.Context, client, port string) (receive
 func (s *streamServer) answered(when string) {
 	s.Helper()
 	var last error
-	eventually(s.T, when+": an answer over each transport", func() bool { last = s.answers(); return last == nil })
+	chaintest.Eventually(s.T, when+": an answer over each transport", func() bool { last = s.answers(); return last == nil })
 	if last != nil {
 		s.Error(last)
 	}

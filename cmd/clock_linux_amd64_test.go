@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/program"
 )
@@ -92,7 +93,7 @@ func (s *clockServer) now() time.Time {
 	s.Helper()
 	name := fmt.Sprintf("h%d.example.org", time.Now().UnixNano())
 	write(s.T, s.hosts, "192.0.2.2 own.example.org\n192.0.2.3 "+name+"\n")
-	eventually(s.T, "the changed hosts file", func() bool { return s.ttl(name+".") == 3600 })
+	chaintest.Eventually(s.T, "the changed hosts file", func() bool { return s.ttl(name+".") == 3600 })
 	reply, err := http.Get("http://" + s.metrics + "/metrics")
 	if err != nil {
 		s.Fatal(err)
@@ -129,19 +130,19 @@ func (s *clockServer) check(cached string, since time.Time) {
 		s.Errorf("%s: got TTL %d, want 5", short, got)
 	}
 	before, start := s.upstream.count.Load(), time.Now()
-	eventually(s.T, short+" to expire", func() bool { return s.ttl(short) > 0 && s.upstream.count.Load() > before })
+	chaintest.Eventually(s.T, short+" to expire", func() bool { return s.ttl(short) > 0 && s.upstream.count.Load() > before })
 	if took := time.Since(start); took < 4*time.Second {
 		s.Errorf("%s with a TTL of 5 s expired after %v", short, took)
 	}
 	s.upstream.silent.Store(true)
 	failed := false
-	eventually(s.T, "the upstream to be considered down", func() bool {
+	chaintest.Eventually(s.T, "the upstream to be considered down", func() bool {
 		begin := time.Now()
 		failed = failed || s.ttl(fmt.Sprintf("down%d.example.", begin.UnixNano())) < 0
 		return failed && time.Since(begin) < 100*time.Millisecond
 	})
 	s.upstream.silent.Store(false)
-	eventually(s.T, "the upstream to be considered up", func() bool {
+	chaintest.Eventually(s.T, "the upstream to be considered up", func() bool {
 		return s.ttl(fmt.Sprintf("up%d.example.", time.Now().UnixNano())) == 60
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A group is a group of differences in the output of diff.
@@ -37,7 +39,7 @@ func diffFolder(t *testing.T, corefile string, args ...string) (report diffRepor
 	write(t, filepath.Join(dir, "Corefile"), strings.ReplaceAll(corefile, "EXAMPLES", examples))
 	server := serve(t, dir, "", "-conf", "Corefile", "--listen", "127.0.0.1:0")
 	defer server.stop()
-	eventually(t, "the data are complete", func() bool {
+	chaintest.Eventually(t, "the data are complete", func() bool {
 		reply, err := ask("udp", server.ports[0], "web.shop.svc.cluster.local.", dns.TypeMX)
 		return err == nil && reply.Rcode != dns.RcodeServerFailure
 	})

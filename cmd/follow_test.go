@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -91,13 +92,13 @@ func TestFollowCluster(t *testing.T) {
 		t.Helper()
 		want := fmt.Sprintf("10.0.0.%d", last)
 		for _, s := range append([]*followedServer{node}, relays...) {
-			eventually(t, when+": the answer "+want, func() bool {
+			chaintest.Eventually(t, when+": the answer "+want, func() bool {
 				reply, err := ask("udp", s.at, "db.shop.svc.cluster.local.", dns.TypeA)
 				return err == nil && len(reply.Answer) == 1 && reply.Answer[0].(*dns.A).A.String() == want
 			})
 		}
 		for _, relay := range relays { // so that the next version follows this one everywhere
-			eventually(t, when+": the serial number of the source", func() bool {
+			chaintest.Eventually(t, when+": the serial number of the source", func() bool {
 				return relay.serial() == source.serial() && node.serial() == source.serial()
 			})
 		}
@@ -117,7 +118,7 @@ func TestFollowCluster(t *testing.T) {
 		relay.stop()
 		last++
 		change(last)
-		eventually(t, "an answer while a relay is stopped", func() bool {
+		chaintest.Eventually(t, "an answer while a relay is stopped", func() bool {
 			reply, err := ask("udp", node.at, "db.shop.svc.cluster.local.", dns.TypeA)
 			return err == nil && len(reply.Answer) == 1 && reply.Answer[0].(*dns.A).A.String() == fmt.Sprintf("10.0.0.%d", last)
 		})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/sys/watch"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/program"
 )
@@ -122,7 +123,7 @@ func (p *process) awaitsTurn(lock string) {
 	if _, err := os.Stat(fds); err != nil {
 		return // a system without them
 	}
-	eventually(p.t, "the process to wait for "+lock, func() bool {
+	chaintest.Eventually(p.t, "the process to wait for "+lock, func() bool {
 		open, _ := filepath.Glob(fds + "/*")
 		return slices.ContainsFunc(open, func(fd string) bool {
 			to, _ := os.Readlink(fd)
@@ -176,7 +177,7 @@ func TestHandoverHTTPS(t *testing.T) {
 						errs <- exchangeHTTPS(all[n%clients], http.MethodPost, at, fmt.Sprintf("%s%d.example.", prefix, n))
 					}()
 				}
-				eventually(t, "all queries at the upstream", func() bool { return u.count(prefix) == clients*parked })
+				chaintest.Eventually(t, "all queries at the upstream", func() bool { return u.count(prefix) == clients*parked })
 				unlock()
 				next.greeting()
 				release()

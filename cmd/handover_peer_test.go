@@ -13,6 +13,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/seamark/seamark/server/handover"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/program"
 )
 
@@ -82,7 +83,7 @@ func TestHandoverSerialAfterDeath(t *testing.T) {
 	for range 2 {
 		before := map[string]uint32{}
 		for _, zone := range zones {
-			eventually(t, "a SOA record of "+zone, func() bool {
+			chaintest.Eventually(t, "a SOA record of "+zone, func() bool {
 				before[zone] = zoneSerial(port, zone)
 				return before[zone] > 0
 			})

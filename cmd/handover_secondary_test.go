@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -55,7 +56,7 @@ func TestHandoverSecondary(t *testing.T) {
 	}
 	names := []string{"www.zone.example.", "www.member.example."}
 	for _, name := range names {
-		eventually(t, "an address of "+name, func() bool { return served(name) == nil })
+		chaintest.Eventually(t, "an address of "+name, func() bool { return served(name) == nil })
 	}
 	primary.stop()
 

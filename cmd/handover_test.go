@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/program"
 )
@@ -58,7 +59,7 @@ func answers(t *testing.T, at string) {
 			t.Logf("last reply of %s: %s", at, last)
 		}
 	}()
-	eventually(t, "an answer of "+at, func() bool {
+	chaintest.Eventually(t, "an answer of "+at, func() bool {
 		reply, err := ask("udp", at, serviceName, dns.TypeA)
 		last = fmt.Sprintf("%v, error %v", reply, err)
 		return err == nil && len(reply.Answer) == 1
@@ -245,7 +246,7 @@ func TestHandoverConcurrentStarts(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "three processes end", func() bool { return ended() == 3 })
+	chaintest.Eventually(t, "three processes end", func() bool { return ended() == 3 })
 	answers(t, "127.0.0.1:"+port)
 	for _, p := range running {
 		select {
@@ -313,7 +314,7 @@ func TestHandoverKilled(t *testing.T) {
 					_ = next.Process.Kill()
 					_ = next.Wait()
 					failures++
-					eventually(t, "an answer of the old process, or its end", func() bool {
+					chaintest.Eventually(t, "an answer of the old process, or its end", func() bool {
 						select {
 						case <-p.done: // it was replaced before the new process was killed
 							if code := p.ProcessState.ExitCode(); code != 0 {

@@ -22,6 +22,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"github.com/seamark/seamark/test/bound"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/memorygroup"
 )
 
@@ -278,7 +279,7 @@ func TestMemoryTransportsAttacked(t *testing.T) {
 
 			// What the attackers held is free again.
 			for _, scheme := range schemes {
-				eventually(t, "an answer over "+scheme, func() bool { return f.newcomer(scheme, net.IPv4(127, 0, 40, 1)) })
+				chaintest.Eventually(t, "an answer over "+scheme, func() bool { return f.newcomer(scheme, net.IPv4(127, 0, 40, 1)) })
 			}
 			p.stop()
 			<-p.done

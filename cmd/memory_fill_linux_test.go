@@ -26,6 +26,7 @@ import (
 	"github.com/seamark/seamark/cluster/snapshot"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/test/bound"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/clustertest"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/memorygroup"
@@ -334,7 +335,7 @@ func TestMemoryEveryPartFull(t *testing.T) {
 			c.Dir = f.dir
 			g.Add(c)
 			p := start(t, c, os.Stderr, "")
-			eventually(t, "the transferred zone", func() bool {
+			chaintest.Eventually(t, "the transferred zone", func() bool {
 				reply, err := ask("udp", f.ports["dns"], "big.example.", dns.TypeSOA)
 				return err == nil && len(reply.Answer) == 1
 			})

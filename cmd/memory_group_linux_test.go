@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/memorygroup"
 )
 
@@ -269,7 +270,7 @@ func TestSecondaryMemoryOfHostilePrimary(t *testing.T) {
 	primary.set(9, 117<<20, false)
 	large := filepath.Join(t.TempDir(), "big.zone")
 	p := startInGroup(t, memorygroup.New(t, 4<<30), binary, corefile(large))
-	eventually(t, "the large version", serves(p, 9))
+	chaintest.Eventually(t, "the large version", serves(p, 9))
 	p.stop()
 
 	for _, limit := range []int{64 << 20, 170 << 20} {
@@ -277,7 +278,7 @@ func TestSecondaryMemoryOfHostilePrimary(t *testing.T) {
 			g, file := memorygroup.New(t, limit), filepath.Join(t.TempDir(), "big.zone")
 			primary.set(1, 100<<10, false)
 			p := startInGroup(t, g, binary, corefile(file))
-			eventually(t, "the first version", serves(p, 1))
+			chaintest.Eventually(t, "the first version", serves(p, 1))
 
 			for i, ixfr := range []bool{false, true} {
 				primary.set(uint32(2+i), 117<<20-i*(57<<20), ixfr)
@@ -289,7 +290,7 @@ func TestSecondaryMemoryOfHostilePrimary(t *testing.T) {
 				primary.set(1, 100<<10, false)
 				p.stop()
 				p = startInGroup(t, g, binary, corefile(file))
-				eventually(t, "the version of the file", serves(p, 1))
+				chaintest.Eventually(t, "the version of the file", serves(p, 1))
 			}
 			p.stop()
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // restartQueries is the number of queries that the clients of a restart test send over
@@ -90,7 +92,7 @@ func (l *load) sent() (n int64) {
 func (l *load) more(n int64) {
 	l.t.Helper()
 	before := l.sent()
-	eventually(l.t, "more queries", func() bool { return l.sent() > before+n || l.done() })
+	chaintest.Eventually(l.t, "more queries", func() bool { return l.sent() > before+n || l.done() })
 }
 
 // done reports whether all queries were sent.

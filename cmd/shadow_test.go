@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/program"
 )
@@ -239,7 +240,7 @@ func shadowServer(t *testing.T, tap string) *process {
 	ready := "127.0.0.1:" + freeport.Reserve(t)
 	write(t, filepath.Join(dir, "Corefile"), ". {\n"+tap+"\n ready "+ready+"\n kubernetes cluster.local in-addr.arpa {\n manifests "+absolute(t, "../examples")+"\n}\n}\n")
 	p := serve(t, dir, "", "-conf", "Corefile", "--listen", "127.0.0.1:0")
-	eventually(t, "the data are complete", func() bool {
+	chaintest.Eventually(t, "the data are complete", func() bool {
 		response, err := http.Get("http://" + ready + "/ready")
 		if err != nil {
 			return false

@@ -17,6 +17,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/sys/health"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -186,11 +187,11 @@ func TestStatusOfBrokenFiles(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "cert.pem"), "no certificate\n")
 	files(2, "nonsense (\n")
-	eventually(t, "the conditions of two files",
+	chaintest.Eventually(t, "the conditions of two files",
 		func() bool { return slices.Equal(objects(), []string{"cert.pem", "zone"}) })
 	write(t, filepath.Join(dir, "cert.pem"), string(certificate))
 	files(3, "")
-	eventually(t, "no condition", func() bool { return len(objects()) == 0 })
+	chaintest.Eventually(t, "no condition", func() bool { return len(objects()) == 0 })
 }
 
 // A zone that cannot be transferred is a condition, with the primary and its error, until it is.
@@ -207,7 +208,7 @@ func TestStatusOfUnreachablePrimary(t *testing.T) {
 
 	shows := func(want string) {
 		t.Helper()
-		eventually(t, want, func() bool {
+		chaintest.Eventually(t, want, func() bool {
 			out, _, _ := run(t, dir, "", "status", "--admin", "localhost:"+admin)
 			return strings.Contains(out, want)
 		})

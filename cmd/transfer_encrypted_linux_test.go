@@ -15,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/memorygroup"
 )
@@ -313,11 +314,11 @@ func TestEncryptedTransferDeadline(t *testing.T) {
 		if strings.Contains(name, "handshake") {
 			continue
 		}
-		eventually(t, name+": the end of the transfer", func() bool {
+		chaintest.Eventually(t, name+": the end of the transfer", func() bool {
 			return s.metric(`seamark_transport_connections_closed_total{why="slow_reader"}`) > before
 		})
 	}
-	eventually(t, "no memory of unsent replies", func() bool {
+	chaintest.Eventually(t, "no memory of unsent replies", func() bool {
 		return s.metric(`seamark_memory_used_bytes{part="replies"}`) == 0
 	})
 	s.transfers("127.0.0.1", "after slow readers")

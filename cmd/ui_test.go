@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/program"
 
@@ -43,7 +44,7 @@ func TestUI(t *testing.T) {
 	} {
 		ui, url := startUI(t, dir, bin, args...)
 		if args[0] != "--no-browser" && runtime.GOOS == "linux" {
-			eventually(t, "the browser", func() bool {
+			chaintest.Eventually(t, "the browser", func() bool {
 				text, err := os.ReadFile(filepath.Join(dir, "opened"))
 				return err == nil && string(text) == url+"\n"
 			})

@@ -32,6 +32,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A dnsCluster is an API server with the parts of a cluster that a canary needs: the
@@ -408,7 +410,7 @@ func (d *dnsCluster) coredns(namespace string) {
 	config := object[corev1.ConfigMap](d.T, "base/corefile.yaml", "ConfigMap")
 	config.Namespace = namespace
 	add(d.T, d.k.CoreV1().ConfigMaps(namespace), config)
-	eventually(d.T, "CoreDNS of "+namespace, func() bool {
+	chaintest.Eventually(d.T, "CoreDNS of "+namespace, func() bool {
 		o, err := d.k.AppsV1().Deployments(namespace).Get(d.Context(), "coredns", metav1.GetOptions{})
 		return err == nil && o.Status.ReadyReplicas == 2 && d.endpoints(namespace) == "coredns:2"
 	})

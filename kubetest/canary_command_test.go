@@ -11,6 +11,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 const canaryPage = "../docs/how-to/canary.md"
@@ -51,7 +53,7 @@ func TestCanaryDocumentedCommands(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s %s: %v\n%s", name, args, err, out)
 		}
-		eventually(t, fmt.Sprintf("%s: endpoints %s", args, stages[stage]), func() bool { return d.endpoints("kube-system") == stages[stage] })
+		chaintest.Eventually(t, fmt.Sprintf("%s: endpoints %s", args, stages[stage]), func() bool { return d.endpoints("kube-system") == stages[stage] })
 	}
 	if got, want := d.endpoints("kube-system"), "coredns:2"; got != want || !strings.Contains(page, "rollback --delete") {
 		t.Errorf("after the last command: got endpoints %s, want %s after rollback --delete", got, want)
@@ -113,7 +115,7 @@ func TestCanaryCompares(t *testing.T) {
 	if out, err = d.command("seamark", "canary", "promote", "--interval=1ms"); err != nil || !strings.Contains(out, "# Answers of seamark-") {
 		t.Errorf("promote with equal answers: got %v and\n%s", err, out)
 	}
-	eventually(t, "the pod of stage 2", func() bool { return d.endpoints("kube-system") == "coredns:2 seamark-canary:1" })
+	chaintest.Eventually(t, "the pod of stage 2", func() bool { return d.endpoints("kube-system") == "coredns:2 seamark-canary:1" })
 }
 
 // kubectl runs the program by this name for the completion of its plugin.

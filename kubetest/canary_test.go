@@ -19,6 +19,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/operate/canary"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A run is what a test does with a canary in one namespace.
@@ -67,7 +68,7 @@ func (r *canaryRun) must(command func(context.Context, canary.Options) error, wa
 
 func (r *canaryRun) await(want string) {
 	r.Helper()
-	eventually(r.T, r.Namespace+": kube-dns has "+want, func() bool { return r.endpoints(r.Namespace) == want })
+	chaintest.Eventually(r.T, r.Namespace+": kube-dns has "+want, func() bool { return r.endpoints(r.Namespace) == want })
 }
 
 // stage returns the stage, and whether it is complete.
@@ -158,7 +159,7 @@ func TestCanaryRollback(t *testing.T) {
 		r.advance(stage)
 		r.must(canary.Rollback, "coredns:2")
 		want := fmt.Sprint(min(stage, 1))
-		eventually(t, fmt.Sprintf("stage %s after a rollback from %d", want, stage), func() bool { return r.stage() == want })
+		chaintest.Eventually(t, fmt.Sprintf("stage %s after a rollback from %d", want, stage), func() bool { return r.stage() == want })
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // comparisons returns the number of comparisons with a result.
@@ -77,7 +78,7 @@ func TestClusterMissedEvents(t *testing.T) {
 			c.options(&o)
 			f := follow(t, o)
 			f.synced(t, o)
-			eventually(t, "a comparison", func() bool { return f.comparisons(c.resource, "equal") > 0 })
+			chaintest.Eventually(t, "a comparison", func() bool { return f.comparisons(c.resource, "equal") > 0 })
 			// without loses an event and waits until the watch has delivered a later one.
 			others := 0
 			without := func(change func()) {
@@ -86,17 +87,17 @@ func TestClusterMissedEvents(t *testing.T) {
 				others++
 				name := fmt.Sprintf("other-%d", others)
 				c.create(w, name)
-				eventually(t, "another object", func() bool { return f.get(c.kind, "shop", name) != nil })
+				chaintest.Eventually(t, "another object", func() bool { return f.get(c.kind, "shop", name) != nil })
 				proxy.Set(Faults{})
 			}
 			without(func() { c.create(w, "lost") })
-			eventually(t, "the object that was created", func() bool { return f.get(c.kind, "shop", "lost") != nil })
+			chaintest.Eventually(t, "the object that was created", func() bool { return f.get(c.kind, "shop", "lost") != nil })
 			without(func() {
 				if err := c.delete(w, "lost"); err != nil {
 					t.Fatal(err)
 				}
 			})
-			eventually(t, "the deletion", func() bool { return f.get(c.kind, "shop", "lost") == nil })
+			chaintest.Eventually(t, "the deletion", func() bool { return f.get(c.kind, "shop", "lost") == nil })
 			different := f.comparisons(c.resource, "different")
 			if different < 2 || f.logs("level=WARN", "Watch has missed changes, listing again") != different || f.comparisons(c.resource, "failed") > 0 {
 				t.Errorf("comparisons: got %d different and %d failed, want at least 2, none, and as many warnings", different, f.comparisons(c.resource, "failed"))
@@ -125,9 +126,9 @@ func TestClusterMissedUpdate(t *testing.T) {
 	s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.com"
 	must(w.CoreV1().Services("shop").Update(t.Context(), s, metav1.UpdateOptions{}))(t)
 	w.service("shop", "other", "10.0.0.2", nil)
-	eventually(t, "another object", func() bool { return f.get(cluster.Services, "shop", "other") != nil })
+	chaintest.Eventually(t, "another object", func() bool { return f.get(cluster.Services, "shop", "other") != nil })
 	proxy.Set(Faults{})
-	eventually(t, "the update", func() bool {
+	chaintest.Eventually(t, "the update", func() bool {
 		return f.get(cluster.Services, "shop", "lost").(*cluster.Service).ExternalName == "example.com"
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 func (w clusterWriter) serviceImport(namespace, name string, spec map[string]any) {
@@ -84,7 +85,7 @@ func TestClusterForbidden(t *testing.T) {
 	w.service("shop", "db", "10.0.0.2", nil)
 	f.has(t, cluster.Services, "shop/db shop/web")
 	failed := f.metrics.Counter("seamark_kubernetes_watch_errors_total", "", "resource", "endpointslices")
-	eventually(t, "several attempts", func() bool { return failed.Value() >= 6 })
+	chaintest.Eventually(t, "several attempts", func() bool { return failed.Value() >= 6 })
 	if f.logs("List or watch forbidden, grant both to the service account", "kind=EndpointSlice verb=list") != 1 || f.logs("") != 1 {
 		t.Errorf("log: got\n%s\nwant one line with the verb and the resource", f.log())
 	}
@@ -93,12 +94,12 @@ func TestClusterForbidden(t *testing.T) {
 	}
 	proxy.Set(Faults{})
 	f.has(t, cluster.Slices, "shop/web")
-	eventually(t, "a log line", func() bool { return f.logs("level=INFO", "List or watch recovered", "kind=EndpointSlice") == 1 })
+	chaintest.Eventually(t, "a log line", func() bool { return f.logs("level=INFO", "List or watch recovered", "kind=EndpointSlice") == 1 })
 
 	// The same after the start: known data are kept.
 	proxy.Set(Faults{Forbidden: []string{"endpointslices"}})
 	proxy.Cut()
-	eventually(t, "a log line", func() bool { return f.logs("level=WARN", "List or watch forbidden", "kind=EndpointSlice") == 2 })
+	chaintest.Eventually(t, "a log line", func() bool { return f.logs("level=WARN", "List or watch forbidden", "kind=EndpointSlice") == 2 })
 	f.has(t, cluster.Slices, "shop/web")
 }
 
@@ -120,7 +121,7 @@ func TestClusterBrokenAnswers(t *testing.T) {
 			f := follow(t, o)
 			failed := f.metrics.Counter("seamark_kubernetes_watch_errors_total", "", "resource", "services")
 			began := time.Now()
-			eventually(t, "several attempts", func() bool { return failed.Value() >= 6 })
+			chaintest.Eventually(t, "several attempts", func() bool { return failed.Value() >= 6 })
 			if took := time.Since(began); took < 60*time.Millisecond {
 				t.Errorf("six attempts: got %v, want at least 60ms", took)
 			}

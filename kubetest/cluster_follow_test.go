@@ -21,6 +21,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A follower runs a source of a cluster and keeps the objects that it delivers.
@@ -129,7 +130,7 @@ func (f *follower) lists(k cluster.Kind) int {
 func (f *follower) synced(t *testing.T, o cluster.Options) {
 	t.Helper()
 	for _, k := range o.Kinds() {
-		eventually(t, "the first list of "+k.String(), func() bool { return f.lists(k) > 0 })
+		chaintest.Eventually(t, "the first list of "+k.String(), func() bool { return f.lists(k) > 0 })
 	}
 }
 

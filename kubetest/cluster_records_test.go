@@ -17,6 +17,7 @@ import (
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/kubetest/externaldns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A recordWriter changes the objects with records of a server.
@@ -53,7 +54,7 @@ func (w recordWriter) undefine() {
 	if err := w.definitions.Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
 		w.Fatal(err)
 	}
-	eventually(w.T, "no definition", func() bool {
+	chaintest.Eventually(w.T, "no definition", func() bool {
 		_, err := w.definitions.Get(w.Context(), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -125,7 +126,7 @@ func TestClusterRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(w.endpoints.Namespace("shop").Update(t.Context(), web, metav1.UpdateOptions{}))(t)
-	eventually(t, "a DNSEndpoint without records", func() bool {
+	chaintest.Eventually(t, "a DNSEndpoint without records", func() bool {
 		return len(some.get(cluster.DNSEndpoints, "shop", "web").(*cluster.DNSEndpoint).Endpoints) == 0
 	})
 	if err := w.endpoints.Namespace("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
@@ -149,7 +150,7 @@ func TestClusterRecordsDefinition(t *testing.T) {
 	f := follow(t, o)
 	f.synced(t, o)
 	f.has(t, cluster.ConfigMaps, "shop/names")
-	eventually(t, "a log line", func() bool {
+	chaintest.Eventually(t, "a log line", func() bool {
 		return f.logs("Resource not defined in the API server, retrying", "kind=DNSEndpoint") > 0
 	})
 
@@ -170,7 +171,7 @@ func TestClusterRecordsDefinition(t *testing.T) {
 	late.has(t, cluster.DNSEndpoints, "shop/again")
 	proxy.Set(Faults{Forbidden: []string{"dnsendpoints"}})
 	proxy.Cut()
-	eventually(t, "a log line with the rule", func() bool {
+	chaintest.Eventually(t, "a log line with the rule", func() bool {
 		return late.logs("List or watch forbidden", `rule="{apiGroups: [\"externaldns.k8s.io\"], resources: [dnsendpoints], verbs: [list, watch]}"`) > 0
 	})
 	late.has(t, cluster.DNSEndpoints, "shop/again")
@@ -202,7 +203,7 @@ func TestClusterRecorder(t *testing.T) {
 			return regs[i].Counter("seamark_kubernetes_object_events_total", "", "result", result).Value()
 		}
 		result := []string{"written", "existing"}[i]
-		eventually(t, "two Events and one without an object", func() bool { return count(result) == 2 && count("dropped") == 1 })
+		chaintest.Eventually(t, "two Events and one without an object", func() bool { return count(result) == 2 && count("dropped") == 1 })
 	}
 
 	for _, c := range []struct {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 func TestClusterChanges(t *testing.T) {
@@ -42,7 +43,7 @@ func TestClusterChanges(t *testing.T) {
 		got := must(w.CoreV1().Services("shop").Get(ctx, "web", metav1.GetOptions{}))(t)
 		got.Spec.Type, got.Spec.ExternalName = corev1.ServiceTypeExternalName, "Example.COM."
 		must(w.CoreV1().Services("shop").Update(ctx, got, metav1.UpdateOptions{}))(t)
-		eventually(t, "the update", func() bool {
+		chaintest.Eventually(t, "the update", func() bool {
 			return f.get(cluster.Services, "shop", "web").(*cluster.Service).ExternalName == "example.com"
 		})
 		w.deleteService("shop", "web")
@@ -56,7 +57,7 @@ func TestClusterChanges(t *testing.T) {
 		got := must(slices.Get(ctx, "web", metav1.GetOptions{}))(t)
 		got.Endpoints[0].Addresses = []string{"10.1.0.1", "10.1.0.2"}
 		got = must(slices.Update(ctx, got, metav1.UpdateOptions{}))(t)
-		eventually(t, "a second address", func() bool {
+		chaintest.Eventually(t, "a second address", func() bool {
 			n := 0
 			for range f.get(cluster.Slices, "shop", "web").(*cluster.Slice).Endpoints.All() {
 				n++
@@ -97,7 +98,7 @@ func TestClusterChanges(t *testing.T) {
 
 	t.Run("namespace", func(t *testing.T) {
 		w.namespace("late", nil)
-		eventually(t, "a namespace", func() bool { return f.get(cluster.Namespaces, "", "late") != nil })
+		chaintest.Eventually(t, "a namespace", func() bool { return f.get(cluster.Namespaces, "", "late") != nil })
 		if err := w.CoreV1().Namespaces().Delete(ctx, "late", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -140,18 +141,18 @@ func TestClusterRestart(t *testing.T) {
 	f.synced(t, o)
 	for i, name := range []string{"a", "b", "c"} {
 		srv.StopAPI()
-		eventually(t, "a log line", func() bool { return f.logs("API server unreachable") == i+1 })
+		chaintest.Eventually(t, "a log line", func() bool { return f.logs("API server unreachable") == i+1 })
 		failed := f.metrics.Counter("seamark_kubernetes_watch_errors_total", "", "resource", "services")
 		until := failed.Value() + uint64(4*i) // each outage is longer
-		eventually(t, "more failed requests", func() bool { return failed.Value() >= until })
+		chaintest.Eventually(t, "more failed requests", func() bool { return failed.Value() >= until })
 		if err := srv.StartAPI(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
 		w.service("shop", name, "10.0.1."+string(rune('1'+i)), nil)
-		eventually(t, "a new Service", func() bool { return f.get(cluster.Services, "shop", name) != nil })
+		chaintest.Eventually(t, "a new Service", func() bool { return f.get(cluster.Services, "shop", name) != nil })
 		bound.AtMost(t, "finding the API server again", time.Since(began), 10*time.Second)
-		eventually(t, "a log line", func() bool { return f.logs("API server reachable again") == i+1 })
+		chaintest.Eventually(t, "a log line", func() bool { return f.logs("API server reachable again") == i+1 })
 	}
 	f.has(t, cluster.Services, "shop/a shop/b shop/c shop/web")
 	if n := strings.Count(f.log(), "\n"); n != 6 {
@@ -177,7 +178,7 @@ func TestClusterExpired(t *testing.T) {
 	// First without compaction.
 	proxy.Set(Faults{Unauthorized: true})
 	proxy.Cut()
-	eventually(t, "a log line", func() bool { return f.logs("API server rejects the token or certificate") == 1 })
+	chaintest.Eventually(t, "a log line", func() bool { return f.logs("API server rejects the token or certificate") == 1 })
 	w.deleteService("shop", "older")
 	proxy.Set(Faults{})
 	f.has(t, cluster.Services, "shop/old shop/web")
@@ -201,7 +202,7 @@ func TestClusterExpired(t *testing.T) {
 	if f.lists(cluster.Services) == lists {
 		t.Error("the watch continued, want it to be refused with 410")
 	}
-	eventually(t, "a log line", func() bool { return f.logs("accepts the credentials again") == 1 })
+	chaintest.Eventually(t, "a log line", func() bool { return f.logs("accepts the credentials again") == 1 })
 }
 
 func TestClusterNoServer(t *testing.T) {
@@ -211,18 +212,18 @@ func TestClusterNoServer(t *testing.T) {
 	dir := t.TempDir()
 	o := cluster.Options{Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	f := follow(t, o)
-	eventually(t, "a log line", func() bool { return f.logs("level=WARN", "kubeconfig") == 1 })
+	chaintest.Eventually(t, "a log line", func() bool { return f.logs("level=WARN", "kubeconfig") == 1 })
 
 	if err := os.WriteFile(o.Kubeconfig, []byte("clusters: 7\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a log line", func() bool { return f.logs("level=WARN", "kubeconfig") == 2 })
+	chaintest.Eventually(t, "a log line", func() bool { return f.logs("level=WARN", "kubeconfig") == 2 })
 
 	good := must(os.ReadFile(must(srv.Kubeconfig())(t)))(t)
 	if err := os.WriteFile(o.Kubeconfig, good, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a log line", func() bool { return f.logs("API server unreachable") == 1 })
+	chaintest.Eventually(t, "a log line", func() bool { return f.logs("API server unreachable") == 1 })
 	if f.lists(cluster.Services) != 0 {
 		t.Errorf("lists of Services without an API server: got %d, want none", f.lists(cluster.Services))
 	}

@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // The binary, with the command lines of deploy/kube-dns on their ports, against a
@@ -109,7 +111,7 @@ func servePod(t *testing.T, form string, pod corev1.PodSpec, kubeconfig, mount s
 		for _, probe := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe} {
 			if probe != nil {
 				at := fmt.Sprintf("http://127.0.0.1:%d%s", probe.HTTPGet.Port.IntValue(), probe.HTTPGet.Path)
-				eventually(t, form+": "+at, func() bool { return podPage(at) != "" })
+				chaintest.Eventually(t, form+": "+at, func() bool { return podPage(at) != "" })
 			}
 		}
 		for _, p := range c.Ports {
@@ -140,9 +142,9 @@ func servePod(t *testing.T, form string, pod corev1.PodSpec, kubeconfig, mount s
 		return
 	}
 	for _, label := range []string{"kubedns", "dnsmasq"} {
-		eventually(t, form+": the sidecar's probe "+label, func() bool { return podPage("http://127.0.0.1:10054/healthcheck/"+label) != "" })
+		chaintest.Eventually(t, form+": the sidecar's probe "+label, func() bool { return podPage("http://127.0.0.1:10054/healthcheck/"+label) != "" })
 	}
-	eventually(t, form+": the sidecar's metrics", func() bool {
+	chaintest.Eventually(t, form+": the sidecar's metrics", func() bool {
 		text := podPage("http://127.0.0.1:10054/metrics")
 		size := strings.Contains(text, "\nkubedns_dnsmasq_max_size ") && !strings.Contains(text, "\nkubedns_dnsmasq_max_size 0\n")
 		return size && strings.Contains(text, "\nkubedns_probe_dnsmasq_latency_ms_count ")

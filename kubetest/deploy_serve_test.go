@@ -18,6 +18,7 @@ import (
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/cmd"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/orphans"
 )
 
@@ -105,7 +106,7 @@ func serveManifests(t *testing.T) {
 	}
 	for _, probe := range []*corev1.Probe{container.ReadinessProbe, container.LivenessProbe} {
 		at := fmt.Sprintf("http://127.0.0.1:%d%s", ports[probe.HTTPGet.Port.String()], probe.HTTPGet.Path)
-		eventually(t, at, func() bool {
+		chaintest.Eventually(t, at, func() bool {
 			reply, err := http.Get(at)
 			if err != nil {
 				return false

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // skyDNSDir is the directory of the manifests of the first kube-dns, relative to
@@ -168,7 +169,7 @@ func serveSkyDNS(t *testing.T) {
 		})
 	}
 	for _, at := range []string{"http://127.0.0.1:8081/readiness", "http://127.0.0.1:8080/healthz"} {
-		eventually(t, at, func() bool {
+		chaintest.Eventually(t, at, func() bool {
 			reply, err := http.Get(at)
 			if err != nil {
 				return false

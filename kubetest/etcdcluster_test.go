@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/kubetest/gate"
+	"github.com/seamark/seamark/test/chaintest"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -45,7 +46,7 @@ func etcdClient(t *testing.T, k clientv3.Config, endpoints ...string) *clientv3.
 // etcdPut writes a key as soon as the cluster accepts it.
 func etcdPut(t *testing.T, k *clientv3.Client, key, value string) {
 	t.Helper()
-	eventually(t, "putting "+key, func() bool {
+	chaintest.Eventually(t, "putting "+key, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := k.Put(ctx, key, value)
@@ -68,7 +69,7 @@ func etcdOwn(t *testing.T, k *clientv3.Client, key string) (value string, err er
 // awaitEtcdKey waits until a client's member has a value.
 func awaitEtcdKey(t *testing.T, k *clientv3.Client, key, value string) {
 	t.Helper()
-	eventually(t, key+" is not "+value, func() bool {
+	chaintest.Eventually(t, key+" is not "+value, func() bool {
 		got, err := etcdOwn(t, k, key)
 		return err == nil && got == value
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/test/bound"
+	"github.com/seamark/seamark/test/chaintest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -70,7 +71,7 @@ func TestExplainObjects(t *testing.T) {
 			t.Errorf("%s: got %+v, want a version and a time", state, slice)
 		}
 	}
-	eventually(t, "both objects in the explanation", func() bool {
+	chaintest.Eventually(t, "both objects in the explanation", func() bool {
 		_, found := explain("web.shop.svc.cluster.local")
 		return len(found) == 2
 	})

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/seamark/seamark/kubetest/externaldns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -112,7 +113,7 @@ func (w *externalWorld) startServer() {
 	}
 	w.server = c
 	w.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-	eventually(w.T, "an answer of the server", func() bool {
+	chaintest.Eventually(w.T, "an answer of the server", func() bool {
 		_, err := dns.Exchange(new(dns.Msg).SetQuestion("example.org.", dns.TypeSOA), w.addr)
 		return err == nil
 	})
@@ -326,7 +327,7 @@ func TestExternalDNSFollows(t *testing.T) {
 		if round > 0 {
 			w.crash()
 		}
-		eventually(t, "the records", func() bool {
+		chaintest.Eventually(t, "the records", func() bool {
 			records, _ := w.zone()
 			have := 0
 			for _, r := range records {

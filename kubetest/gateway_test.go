@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/seamark/seamark/kubetest/gatewayapi"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // defineGateways installs the kinds of the Gateway API that are read.
@@ -136,7 +137,7 @@ func TestGatewayHosts(t *testing.T) {
 	g.put("httproutes", "team-b", routeTo("thief", "team-b", "own", `web.a.example.test, "*.a.example.test", "*.example.test", b.b.example.test`))
 	d.await(lookupA("b.b.example.test", "NOERROR 10.96.0.20"))
 	d.check(web, lookupA("x.a.example.test", "SERVFAIL"), lookupA("x.example.test", "SERVFAIL"))
-	eventually(t, "the error of the thief", func() bool {
+	chaintest.Eventually(t, "the error of the thief", func() bool {
 		return d.logs("Object with an error", "kind=HTTPRoute namespace=team-b name=thief", "a.example.test., which is not delegated to namespace team-b") > 0
 	})
 
@@ -192,7 +193,7 @@ func TestGatewayRole(t *testing.T) {
 	g.put("httproutes", "team-b", routeTo("web", "infra", "public", "web.b.example.test, web.example.test"))
 
 	d := serve(t, gatewayOf("delegate infra example.test", "delegate team-b b.example.test", asSeamark(t, srv)))
-	eventually(t, "the log of the missing permission", func() bool {
+	chaintest.Eventually(t, "the log of the missing permission", func() bool {
 		return d.logs("forbidden", "gateways") > 0 && d.logs("forbidden", "ingresses") > 0
 	})
 	d.check(lookupA("web.b.example.test", "SERVFAIL"))
@@ -208,7 +209,7 @@ func TestGatewayRole(t *testing.T) {
 	}, metav1.CreateOptions{}))(t)
 
 	d.await(lookupA("web.b.example.test", "NOERROR 192.0.2.1"))
-	eventually(t, "an Event of the object", func() bool {
+	chaintest.Eventually(t, "an Event of the object", func() bool {
 		events, err := k.CoreV1().Events("team-b").List(context.Background(), metav1.ListOptions{})
 		for _, e := range events.Items {
 			if e.InvolvedObject.Kind == "HTTPRoute" && e.InvolvedObject.Name == "web" && e.Type == corev1.EventTypeWarning &&

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A keyReader reads the keys of an etcd.
@@ -153,7 +155,7 @@ func startKube2sky(t *testing.T, srv *Server, etcd string, more ...string) *kube
 	p := program(t, "", "kube2sky", nil, args...)
 	address := regexp.MustCompile(`Serving status pages address=\[::\]:(\d+)`)
 	var found []string
-	eventually(t, "the address of the status pages in the log", func() bool {
+	chaintest.Eventually(t, "the address of the status pages in the log", func() bool {
 		found = address.FindStringSubmatch(p.log())
 		return found != nil
 	})
@@ -172,7 +174,7 @@ func (b *kube2sky) page(path string) (int, string) {
 
 func (b *kube2sky) ready() {
 	b.Helper()
-	eventually(b.T, "readiness", func() bool { code, text := b.page("/readiness"); return code == http.StatusOK && text == "ok\n" })
+	chaintest.Eventually(b.T, "readiness", func() bool { code, text := b.page("/readiness"); return code == http.StatusOK && text == "ok\n" })
 }
 
 // number returns the value of a series, -1 if there is none.

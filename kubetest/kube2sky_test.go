@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/kubetest/gate"
+	"github.com/seamark/seamark/test/chaintest"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -173,7 +174,7 @@ func TestKube2skyChangeWithoutGap(t *testing.T) {
 		}
 	}
 	last := fnvHash(hostMessage("10.9.1.250"))
-	eventually(t, "the last change", func() bool {
+	chaintest.Eventually(t, "the last change", func() bool {
 		_, there := s.keys(treePrefix + "local/cluster/svc/shop/small/")[last]
 		return there && b.number("seamark_kube2sky_pending") == 0
 	})
@@ -186,7 +187,7 @@ func TestKube2skyChangeWithoutGap(t *testing.T) {
 		t.Errorf("got %d reads with missing keys or leases of %d, want none of at least 100", wrong.Load(), reads.Load())
 	}
 	t.Logf("%d reads, %v transactions", reads.Load(), b.number("seamark_kube2sky_transactions_total"))
-	eventually(t, "the number of keys", func() bool { return b.number("seamark_kube2sky_keys") == float64(len(s.keys(treePrefix))) })
+	chaintest.Eventually(t, "the number of keys", func() bool { return b.number("seamark_kube2sky_keys") == float64(len(s.keys(treePrefix))) })
 }
 
 // One of two replicas writes, and the other takes over if it is killed. A replica
@@ -230,7 +231,7 @@ func TestKube2skyReplicas(t *testing.T) {
 	}
 	more("awake", "10.0.1.2")
 	s.awaitKeys(want)
-	eventually(t, "the first replica is no longer the leader", func() bool { return !first.leads() })
+	chaintest.Eventually(t, "the first replica is no longer the leader", func() bool { return !first.leads() })
 	if n := second.number("seamark_kube2sky_failures_total"); n != 0 {
 		t.Errorf("failures of the second replica: got %v, want 0", n)
 	}
@@ -258,7 +259,7 @@ func TestKube2skyReplicas(t *testing.T) {
 	}
 	before := maps.Clone(want)
 	more("guarded", "10.0.1.5")
-	eventually(t, "the replica is no longer the leader", func() bool { return !third.leads() })
+	chaintest.Eventually(t, "the replica is no longer the leader", func() bool { return !third.leads() })
 	s.awaitKeys(before)
 	if _, err := s.client.Delete(t.Context(), ownPrefix+"leader/", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
@@ -281,7 +282,7 @@ func TestKube2skyUnavailable(t *testing.T) {
 	}
 	wrong := startKube2sky(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=wrong")
 	b := startKube2sky(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=secret", "--etcd-mutation-timeout=2s", "--lease-duration=2s")
-	eventually(t, "a failure of etcd in the log", func() bool { return b.logs("etcd failed, retrying") > 0 })
+	chaintest.Eventually(t, "a failure of etcd in the log", func() bool { return b.logs("etcd failed, retrying") > 0 })
 	if code, _ := b.page("/readiness"); code != http.StatusServiceUnavailable {
 		t.Errorf("readiness while etcd is unavailable: got %d, want 503", code)
 	}
@@ -305,7 +306,7 @@ func TestKube2skyUnavailable(t *testing.T) {
 	s.awaitKeys(want)
 	c.Kill((leader + 1) % EtcdMembers) // One member is left.
 	more()
-	eventually(t, "another failure of etcd in the log", func() bool { return b.logs("etcd failed, retrying") > 1 })
+	chaintest.Eventually(t, "another failure of etcd in the log", func() bool { return b.logs("etcd failed, retrying") > 1 })
 	for _, i := range []int{leader, (leader + 1) % EtcdMembers} {
 		if err := c.Restart(t.Context(), i); err != nil {
 			t.Fatal(err)
@@ -324,7 +325,7 @@ func TestKube2skyUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	more()
-	eventually(t, "the exhausted quota in the log", func() bool { return b.logs("database space exceeded") > 0 })
+	chaintest.Eventually(t, "the exhausted quota in the log", func() bool { return b.logs("database space exceeded") > 0 })
 	if err := c.Free(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +335,7 @@ func TestKube2skyUnavailable(t *testing.T) {
 	b.terminate()
 	srv.StopAPI()
 	b = startKube2sky(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=secret")
-	eventually(t, "a failure of the API server in the log", func() bool { return b.logs("API server unreachable") > 0 })
+	chaintest.Eventually(t, "a failure of the API server in the log", func() bool { return b.logs("API server unreachable") > 0 })
 	s2.awaitKeys(want)
 	if b.leads() {
 		t.Error("kube2sky is the leader without the cluster's objects, want it to wait")

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 	corev1 "k8s.io/api/core/v1"
@@ -55,7 +56,7 @@ func (p *pod) readiness() int {
 // checkReady waits until the pod is ready.
 func (p *pod) checkReady() {
 	p.Helper()
-	eventually(p.T, "readiness", func() bool { return p.readiness() == http.StatusOK })
+	chaintest.Eventually(p.T, "readiness", func() bool { return p.readiness() == http.StatusOK })
 }
 
 // sidecar starts a sidecar with the probes of the manifest, of kube-dns and of
@@ -76,7 +77,7 @@ func (p *pod) healthy(pages string) {
 	p.Helper()
 	for _, label := range []string{"kubedns", "dnsmasq"} {
 		last := ""
-		eventually(p.T, label+" is healthy", func() bool {
+		chaintest.Eventually(p.T, label+" is healthy", func() bool {
 			resp, err := http.Get(pages + "/healthcheck/" + label)
 			if err != nil {
 				return false
@@ -186,7 +187,7 @@ func TestKubeDNSPod(t *testing.T) {
 	for range 5 {
 		nanny.check(lookupA("www.example", "NOERROR 203.0.113.1"))
 	}
-	eventually(t, "10 more cache hits", func() bool { return value(t, pages, "kubedns_dnsmasq_hits") >= before+10 })
+	chaintest.Eventually(t, "10 more cache hits", func() bool { return value(t, pages, "kubedns_dnsmasq_hits") >= before+10 })
 	for series, ok := range map[string]func(float64) bool{
 		"kubedns_dnsmasq_misses":                 func(n float64) bool { return n > 0 },
 		"kubedns_dnsmasq_insertions":             func(n float64) bool { return n > 0 },
@@ -236,7 +237,7 @@ func TestKubeDNSBehindDnsmasq(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = front.Process.Kill(); _ = front.Wait() })
 	d := &daemon{T: t, at: "127.0.0.1:" + port}
-	eventually(t, "dnsmasq answers", func() bool {
+	chaintest.Eventually(t, "dnsmasq answers", func() bool {
 		return d.ask("udp", lookupA("kubernetes.default.svc.cluster.local", "")) == "NOERROR 10.0.0.1"
 	})
 	d.check(
@@ -262,7 +263,7 @@ func TestKubeDNSWithoutAPIServer(t *testing.T) {
 	if code := p.readiness(); code != http.StatusServiceUnavailable {
 		t.Errorf("readiness before the first list: got %d, want 503", code)
 	}
-	eventually(t, "the missing objects in the log", func() bool { return p.kubedns.logs("Objects not received yet") == 1 })
+	chaintest.Eventually(t, "the missing objects in the log", func() bool { return p.kubedns.logs("Objects not received yet") == 1 })
 	p.kubedns.check(lookupA("www.example", "NOERROR 203.0.113.1"))
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)
@@ -310,7 +311,7 @@ func TestKubeDNSConfigMapFromAPI(t *testing.T) {
 	p.kubedns.awaitChange("another server", lookupA("db.acme.example", "NOERROR 203.0.113.2"))
 	p.kubedns.check(lookupA("www.example", "NOERROR 203.0.113.1"))
 	write("kube-dns", "1.1.1.1:123456789", second, false)
-	eventually(t, "the refused ConfigMap in the log", func() bool { return p.kubedns.logs("Refused kube-dns's ConfigMap") == 1 })
+	chaintest.Eventually(t, "the refused ConfigMap in the log", func() bool { return p.kubedns.logs("Refused kube-dns's ConfigMap") == 1 })
 	p.kubedns.check(lookupA("db.acme.example", "NOERROR 203.0.113.2"), lookupA("www.example", "NOERROR 203.0.113.1"))
 	if n := value(t, p.metrics, `seamark_kubedns_config_valid{source="kube-system/kube-dns"}`); n != 0 {
 		t.Errorf("seamark_kubedns_config_valid: got %v, want 0", n)
@@ -340,12 +341,12 @@ func TestKubeDNSConfigAlternates(t *testing.T) {
 	)
 	for i := range 30 {
 		maps.change(bad[i%len(bad)])
-		eventually(t, "the refused ConfigMap in the log", func() bool { return p.kubedns.logs("Refused kube-dns's ConfigMap") == i+1 })
+		chaintest.Eventually(t, "the refused ConfigMap in the log", func() bool { return p.kubedns.logs("Refused kube-dns's ConfigMap") == i+1 })
 		maps.change(good(fmt.Sprintf("x%d.example", i/2)))
 		if i%2 == 0 {
-			eventually(t, "a completed reload in the log", func() bool { return p.kubedns.logs("Reloading complete") == i/2+1 })
+			chaintest.Eventually(t, "a completed reload in the log", func() bool { return p.kubedns.logs("Reloading complete") == i/2+1 })
 		} else {
-			eventually(t, "the unchanged valid ConfigMap in the log", func() bool { return p.kubedns.logs("is valid again and unchanged") == i/2+1 })
+			chaintest.Eventually(t, "the unchanged valid ConfigMap in the log", func() bool { return p.kubedns.logs("is valid again and unchanged") == i/2+1 })
 		}
 	}
 	load.stop()

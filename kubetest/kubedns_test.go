@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -44,7 +45,7 @@ func (k *kubeDNS) calls() []string {
 // await waits for these deliveries.
 func (k *kubeDNS) await(want ...string) {
 	k.Helper()
-	eventually(k.T, strings.Join(want, ", "), func() bool { return slices.Equal(k.calls(), want) })
+	chaintest.Eventually(k.T, strings.Join(want, ", "), func() bool { return slices.Equal(k.calls(), want) })
 }
 
 // logs counts the log lines with these words.
@@ -58,7 +59,7 @@ func (k *kubeDNS) logs(words string) (n int) {
 func (k *kubeDNS) awaitUpdates(result string, n int) {
 	k.Helper()
 	line := fmt.Sprintf("seamark_kubedns_config_updates_total{source=\"kube-system/kube-dns\",result=%q} %d\n", result, n)
-	eventually(k.T, line, func() bool { return k.hasMetric(line) })
+	chaintest.Eventually(k.T, line, func() bool { return k.hasMetric(line) })
 }
 
 func (k *kubeDNS) hasMetric(line string) bool {
@@ -156,7 +157,7 @@ func TestKubeDNSConfigMap(t *testing.T) {
 	// The API server stops, and returns with the same ConfigMap, and with
 	// another.
 	srv.StopAPI()
-	eventually(t, "a warning about the API server", func() bool { return k.logs("level=WARN") > 6 })
+	chaintest.Eventually(t, "a warning about the API server", func() bool { return k.logs("level=WARN") > 6 })
 	k.await(want...)
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)

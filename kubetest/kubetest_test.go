@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // patience is how long a test waits for an event.
@@ -56,24 +58,6 @@ func httpClient(t *testing.T, c *rest.Config) *http.Client {
 	transport := &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
-}
-
-// eventually waits until ok returns true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	within(t, patience, what, ok)
-}
-
-// within waits until ok returns true, for limit at most.
-func within(t *testing.T, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v still waiting for: %s", limit, what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
 }
 
 // next returns the next event of a watch.
@@ -138,7 +122,7 @@ func TestRestartKeepsPortAndReflectorReconnects(t *testing.T) {
 	k := client(t, srv.Config())
 	put(t, k, "a", "before")
 	store := reflect(t, k, "a")
-	eventually(t, "the first object", has(store, "a/before"))
+	chaintest.Eventually(t, "the first object", has(store, "a/before"))
 
 	url := srv.URL()
 	w, err := k.CoreV1().ConfigMaps("a").Watch(t.Context(), metav1.ListOptions{})
@@ -169,7 +153,7 @@ func TestRestartKeepsPortAndReflectorReconnects(t *testing.T) {
 		t.Errorf("URL after the restart: got %s, want %s", srv.URL(), url)
 	}
 	put(t, k, "a", "after")
-	eventually(t, "the reflector's return", has(store, "a/after"))
+	chaintest.Eventually(t, "the reflector's return", has(store, "a/after"))
 	if !has(store, "a/before")() {
 		t.Error("a/before is missing after the restart, want it in the store")
 	}

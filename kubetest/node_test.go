@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // The API server omits the unused fields of Nodes from lists and watches: a
@@ -59,7 +60,7 @@ func TestClusterNodes(t *testing.T) {
 	f.has(t, cluster.Nodes, "b")
 	is := func(name string, want cluster.Node) {
 		t.Helper()
-		eventually(t, name, func() bool {
+		chaintest.Eventually(t, name, func() bool {
 			n, ok := f.get(cluster.Nodes, "", name).(*cluster.Node)
 			return ok && *n == want
 		})

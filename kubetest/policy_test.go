@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/seamark/seamark/kubetest/networkpolicyapi"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // policyMap returns a ConfigMap with lines of the directive policy.
@@ -61,7 +62,7 @@ func TestPolicyObjects(t *testing.T) {
 	d.await(no("x.own.test"), yes("good.own.test"), no("y.secret.test"), yes("x.good.test"))
 
 	edit(t, maps, "names", func(m *corev1.ConfigMap) { m.Data["policy"] = "deny a..b" })
-	eventually(t, "an Event about the error", func() bool {
+	chaintest.Eventually(t, "an Event about the error", func() bool {
 		events := must(w.CoreV1().Events("team-a").List(t.Context(), metav1.ListOptions{}))(t)
 		for _, e := range events.Items {
 			if e.InvolvedObject.Name == "names" && e.Reason == "InvalidNames" && strings.Contains(e.Message, `policy:1: want a name`) {
@@ -126,7 +127,7 @@ func TestPolicyClusterNetworkPolicies(t *testing.T) {
 
 	put(`{apiVersion: policy.networking.k8s.io/v1beta1, kind: ClusterNetworkPolicy, metadata: {name: base}, spec: {tier: Baseline, priority: 10,
 		subject: {namespaces: {}}, egress: [{name: names, action: Accept, to: [{domainNames: ["*.bad.test"]}]}]}}`)
-	eventually(t, "an Event about the policy", func() bool {
+	chaintest.Eventually(t, "an Event about the policy", func() bool {
 		events := must(w.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{}))(t)
 		for _, e := range events.Items {
 			if e.InvolvedObject.Kind == "ClusterNetworkPolicy" && e.InvolvedObject.Name == "base" && strings.Contains(e.Message, "precede the tier Baseline") {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // TestProxy applies each fault once, and removes it.
@@ -154,10 +156,10 @@ func testCuts(t *testing.T, p *Proxy, k kubernetes.Interface) {
 	// A reflector recovers from it.
 	store := reflect(t, k, "cut")
 	put(t, k, "cut", "before")
-	eventually(t, "the first object", has(store, "cut/before"))
+	chaintest.Eventually(t, "the first object", has(store, "cut/before"))
 	p.Cut()
 	put(t, k, "cut", "after")
-	eventually(t, "the object after the cut", has(store, "cut/after"))
+	chaintest.Eventually(t, "the object after the cut", has(store, "cut/after"))
 }
 
 func testStall(t *testing.T, p *Proxy, k, direct kubernetes.Interface) {
@@ -250,7 +252,7 @@ func TestProxyCloses(t *testing.T) {
 		}
 		answer <- err
 	}()
-	eventually(t, "the stalled request", func() bool {
+	chaintest.Eventually(t, "the stalled request", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.open) == 2

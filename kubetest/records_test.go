@@ -20,6 +20,7 @@ import (
 
 	"github.com/seamark/seamark/kubetest/control"
 	"github.com/seamark/seamark/kubetest/externaldns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // recordsOf returns a server block with records of objects, and more options.
@@ -85,7 +86,7 @@ func TestRecordsObjects(t *testing.T) {
 	add(t, mapsB, recordsMap("thief", "10.6.6.6 own.b.example.test x.shared.example.test web.a.example.test"))
 	d.await(lookupA("own.b.example.test", "NOERROR 10.6.6.6"))
 	d.check(web, shared)
-	eventually(t, "the error of the thief", func() bool {
+	chaintest.Eventually(t, "the error of the thief", func() bool {
 		return d.logs("Object with an error", "namespace=team-b name=thief", "web.a.example.test. is in a.example.test., which is not delegated to namespace team-b") > 0
 	})
 
@@ -147,7 +148,7 @@ func TestRecordsRole(t *testing.T) {
 
 	options := []string{"configmaps", "dnsendpoints", asSeamark(t, srv)}
 	d := serve(t, strings.Replace(recordsOf(options...), "   delegate team-b b.example.test shared.example.test\n", "", 1))
-	eventually(t, "the log of the missing permission", func() bool {
+	chaintest.Eventually(t, "the log of the missing permission", func() bool {
 		return d.logs("forbidden", "configmaps") > 0 && d.logs("forbidden", "dnsendpoints") > 0
 	})
 	d.check(lookupA("web.a.example.test", "SERVFAIL"))
@@ -163,7 +164,7 @@ func TestRecordsRole(t *testing.T) {
 	}, metav1.CreateOptions{}))(t)
 
 	d.await(lookupA("web.a.example.test", "NOERROR 10.0.0.1"))
-	eventually(t, "an Event of the object", func() bool {
+	chaintest.Eventually(t, "an Event of the object", func() bool {
 		events, err := k.CoreV1().Events("team-a").List(context.Background(), metav1.ListOptions{})
 		for _, e := range events.Items {
 			if e.InvolvedObject.Kind == "ConfigMap" && e.InvolvedObject.Name == "names" && e.InvolvedObject.UID != "" &&

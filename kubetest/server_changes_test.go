@@ -9,6 +9,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A step changes one object, or none if do is nil, and has a query whose answer
@@ -202,7 +204,7 @@ func TestServerSlicesFirst(t *testing.T) {
 	before := d.count("events", "endpointslices")
 	add(t, slices, slice("early-1", "early", "10.1.3.1"))
 	add(t, slices, slice("early-2", "early", "10.1.3.2"))
-	eventually(t, "the slices", func() bool { return d.count("events", "endpointslices") == before+2 })
+	chaintest.Eventually(t, "the slices", func() bool { return d.count("events", "endpointslices") == before+2 })
 	d.check(lookupA(name, "NXDOMAIN"), lookupSRV("_http._tcp."+name, "NXDOMAIN"), lookupPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"), lookupPTR("3.1.10.in-addr.arpa", "NXDOMAIN"))
 	load := d.startLoad(shopNames()...)
 	add(t, services, service("early"))

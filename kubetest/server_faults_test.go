@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/test/bound"
+	"github.com/seamark/seamark/test/chaintest"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -30,7 +31,7 @@ func behindProxy(t *testing.T, faults Faults) (*daemon, *Proxy, clusterWriter) {
 func (d *daemon) awaitFailures(resource string, n int) {
 	d.Helper()
 	from := d.count("watch_errors", resource)
-	eventually(d.T, "failed attempts", func() bool { return d.count("watch_errors", resource) >= from+n })
+	chaintest.Eventually(d.T, "failed attempts", func() bool { return d.count("watch_errors", resource) >= from+n })
 }
 
 // checkNotSynced checks that the whole zone is SERVFAIL.
@@ -68,7 +69,7 @@ func TestServerForbidden(t *testing.T) {
 
 	proxy.Set(Faults{Forbidden: []string{"endpointslices"}})
 	proxy.Cut()
-	eventually(t, "a log line", func() bool {
+	chaintest.Eventually(t, "a log line", func() bool {
 		return d.logs("[WARNING]", "List or watch forbidden", "kind=EndpointSlice") == 2
 	})
 	add(t, w.DiscoveryV1().EndpointSlices("shop"), slice("late-1", "late", "10.1.6.1"))
@@ -98,7 +99,7 @@ func TestServerUnauthorized(t *testing.T) {
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	proxy.Set(Faults{})
 	d.await(lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
-	eventually(t, "a log line", func() bool { return d.logs("accepts the credentials again") == 2 })
+	chaintest.Eventually(t, "a log line", func() bool { return d.logs("accepts the credentials again") == 2 })
 }
 
 // The kubeconfig may be created after the start of the server.
@@ -107,7 +108,7 @@ func TestServerKubeconfigCreatedLater(t *testing.T) {
 	writer(t, api).shop()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	d := serve(t, corefileOf("kubeconfig "+file))
-	eventually(t, "a log line", func() bool { return d.logs("[WARNING]", "reading kubeconfig", file) == 1 })
+	chaintest.Eventually(t, "a log line", func() bool { return d.logs("[WARNING]", "reading kubeconfig", file) == 1 })
 	d.checkNotSynced()
 	text := must(os.ReadFile(must(api.Kubeconfig())(t)))(t)
 	if err := os.WriteFile(file, text, 0o600); err != nil {
@@ -168,7 +169,7 @@ func TestServerStalledWatch(t *testing.T) {
 	d.startLoad(shopNames()...)
 	proxy.Set(Faults{Stall: true})
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	eventually(t, "old data", func() bool { return d.age("services") > 0.5 })
+	chaintest.Eventually(t, "old data", func() bool { return d.age("services") > 0.5 })
 	d.check(lookupA("late.shop.svc.cluster.local", "NXDOMAIN"))
 	proxy.Set(Faults{})
 	took := d.await(lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
@@ -221,9 +222,9 @@ func TestServerLogWithoutCredentials(t *testing.T) {
 	}
 	put([]byte("users:\n- user:\n    token: [" + token + "\n"))
 	d := serve(t, strings.Replace(corefileOf("kubeconfig "+file), " errors", " errors\n debug", 1))
-	eventually(t, "a log line about the kubeconfig", func() bool { return d.logs("kubeconfig", file) > 0 })
+	chaintest.Eventually(t, "a log line about the kubeconfig", func() bool { return d.logs("kubeconfig", file) > 0 })
 	put([]byte("apiVersion: v1\nkind: Config\nusers: " + token + "\n"))
-	eventually(t, "another one", func() bool { return d.logs("kubeconfig", file) > 1 })
+	chaintest.Eventually(t, "another one", func() bool { return d.logs("kubeconfig", file) > 1 })
 	put(valid)
 	d.await(shopNames()...)
 	for _, faults := range []Faults{{Unauthorized: true}, {Forbidden: []string{"services"}}, {Garbage: true}} {

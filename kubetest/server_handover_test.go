@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -29,7 +30,7 @@ func TestServerHandoverWithoutAPI(t *testing.T) {
 	old := run()
 	old.await(unchangedNames()...)
 	var written os.FileInfo
-	eventually(t, "a snapshot", func() bool {
+	chaintest.Eventually(t, "a snapshot", func() bool {
 		var err error
 		written, err = os.Stat(filepath.Join(dir, "snapshot"))
 		return err == nil

@@ -7,6 +7,8 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // Two replicas with equal data have equal hashes, whatever the order and the number of the
@@ -25,7 +27,7 @@ func TestServerRecordsHash(t *testing.T) {
 		for _, d := range replicas {
 			d.await(shopNames()...)
 		}
-		eventually(t, "equal hashes "+what, func() bool { return hash(replicas[0]) == hash(replicas[1]) && hash(replicas[0]) > 0 })
+		chaintest.Eventually(t, "equal hashes "+what, func() bool { return hash(replicas[0]) == hash(replicas[1]) && hash(replicas[0]) > 0 })
 	}
 	equal("at the start")
 

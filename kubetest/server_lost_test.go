@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // The API server is replaced by one that has lost its data. Names are answered
@@ -35,14 +37,14 @@ func TestServerLostData(t *testing.T) {
 			}
 			lost := time.Now()
 			proxy.Cut()
-			eventually(t, "a warning", func() bool { return d.logs("[WARNING]", held, "kind=Service") == 1 })
+			chaintest.Eventually(t, "a warning", func() bool { return d.logs("[WARNING]", held, "kind=Service") == 1 })
 			d.check(names...)
 			if restored {
 				if err := proxy.SetServer(full); err != nil {
 					t.Fatal(err)
 				}
 				proxy.Cut()
-				eventually(t, "a log line", func() bool { return d.logs("Another list has most of the known objects", "kind=Service") == 1 })
+				chaintest.Eventually(t, "a log line", func() bool { return d.logs("Another list has most of the known objects", "kind=Service") == 1 })
 				d.check(names...)
 				add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 				d.await(lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
@@ -56,7 +58,7 @@ func TestServerLostData(t *testing.T) {
 			if took < 2*time.Second {
 				t.Errorf("the deletion was applied after %v, want at least 2s", took)
 			}
-			eventually(t, "a warning", func() bool {
+			chaintest.Eventually(t, "a warning", func() bool {
 				return d.logs("[WARNING]", "Another list lacks most of the known objects", "kind=Service") == 1
 			})
 		})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/test/bound"
+	"github.com/seamark/seamark/test/chaintest"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -25,9 +26,9 @@ func TestServerOutage(t *testing.T) {
 	load := d.startLoad(shopNames()...)
 	for i := range 2 {
 		api.StopAPI()
-		eventually(t, "a log line", func() bool { return d.logs("API server unreachable") == i+1 })
+		chaintest.Eventually(t, "a log line", func() bool { return d.logs("API server unreachable") == i+1 })
 		young := d.age("services")
-		eventually(t, "old data", func() bool { return d.age("services") > 1 })
+		chaintest.Eventually(t, "old data", func() bool { return d.age("services") > 1 })
 		old := d.age("services")
 		d.checkReady(true)
 		d.check(shopNames()...)
@@ -61,7 +62,7 @@ func TestServerStartsBeforeAPI(t *testing.T) {
 		" kubernetes cluster.local in-addr.arpa ip6.arpa {\n"+kubeconfig(t, api)+"\n fallthrough\n }\n whoami\n}\n"+
 		"other.test {\n whoami\n}\n")
 	below := `coredns_dns_responses_total{server="dns://127.0.0.1:0",zone=".",view="",rcode="NOERROR",plugin="whoami"}`
-	eventually(t, "a log line", func() bool { return d.logs("API server unreachable") == 1 })
+	chaintest.Eventually(t, "a log line", func() bool { return d.logs("API server unreachable") == 1 })
 	var unknown []lookup
 	for _, q := range append(shopNames(), lookupA("cluster.local", ""), lookupA("any.thing.cluster.local", ""), lookupPTR("8.b.d.0.1.0.0.2.ip6.arpa", "")) {
 		q.want = "SERVFAIL"

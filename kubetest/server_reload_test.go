@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A reload that leaves the kubernetes directive unchanged keeps its watches and
@@ -96,7 +98,7 @@ func TestServerReloadFails(t *testing.T) {
 	} {
 		failed := d.logs("Reload failed")
 		d.startReload(wrong)
-		eventually(t, "a failed reload", func() bool { return d.logs("Reload failed") == failed+1 })
+		chaintest.Eventually(t, "a failed reload", func() bool { return d.logs("Reload failed") == failed+1 })
 		d.check(lookupA("other.test", "SERVFAIL"))
 	}
 	if old := d.age("services"); old < 0 || old > 60 {
@@ -120,7 +122,7 @@ func TestServerReloadWithoutAPI(t *testing.T) {
 	api.StopAPI()
 	d.awaitFailures("services", 2)
 	d.startReload(corefileOf(option, "ttl 30", "startup_timeout 100ms"))
-	eventually(t, "a failed reload", func() bool {
+	chaintest.Eventually(t, "a failed reload", func() bool {
 		return d.logs("no list of namespaces, services, endpointslices within 100ms (startup_timeout)") == 1
 	})
 	d.check(shopNames()...)

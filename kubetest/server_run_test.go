@@ -19,6 +19,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -80,7 +81,7 @@ func serve(t *testing.T, text string) *daemon {
 			t.Logf("the server's log:\n%s", d.log())
 		}
 	})
-	eventually(t, "the server's start", func() bool { return d.logs("started") == 1 || t.Failed() })
+	chaintest.Eventually(t, "the server's start", func() bool { return d.logs("started") == 1 || t.Failed() })
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -93,7 +94,7 @@ func (d *daemon) reload(text string) {
 	d.Helper()
 	before := d.logs("Reloading complete")
 	d.startReload(text)
-	eventually(d.T, "the reload", func() bool {
+	chaintest.Eventually(d.T, "the reload", func() bool {
 		if d.logs("Reload failed") > 0 {
 			d.Fatalf("the reload failed, want it to succeed:\n%s", text)
 		}

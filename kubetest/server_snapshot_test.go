@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A server starts from its snapshot while the API server is away: it is ready and answers
@@ -48,7 +50,7 @@ func TestServerStartsFromSnapshot(t *testing.T) {
 	add(t, w.CoreV1().Services("shop"), service("new", "10.0.5.1"))
 	d.await(lookupA("old.shop.svc.cluster.local", "NXDOMAIN"), lookupA("new.shop.svc.cluster.local", "NOERROR 10.0.5.1"),
 		lookupPTR("1.5.1.10.in-addr.arpa", "NXDOMAIN"), lookupA("10-2-5-1.shop.pod.cluster.local", "NXDOMAIN"))
-	eventually(t, "all lists", func() bool { return d.metric(stale) == 0 })
+	chaintest.Eventually(t, "all lists", func() bool { return d.metric(stale) == 0 })
 	d.checkReady(true)
 	load.stop()
 }

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seamark/seamark/kubetest/certs"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A client without a certificate, or with one of another CA, is rejected and logs the
@@ -55,7 +55,7 @@ func TestEtcdTLS(t *testing.T) {
 	plain := serve(t, etcdCorefile([]string{strings.Replace(s.Endpoints()[0], "https:", "http:", 1)}))
 	good.await(stableNames()...)
 	for _, bad := range []*daemon{withoutCert, otherCert, otherCA, plain} {
-		eventually(t, "a warning that etcd failed", func() bool { return bad.logs("etcd failed, retrying", "answers=SERVFAIL") > 0 })
+		chaintest.Eventually(t, "a warning that etcd failed", func() bool { return bad.logs("etcd failed, retrying", "answers=SERVFAIL") > 0 })
 		bad.check(lookupA("stays0.skydns.test", "SERVFAIL"))
 		for line := range strings.Lines(bad.log()) {
 			if strings.Contains(line, "etcd failed, retrying") {
@@ -65,10 +65,10 @@ func TestEtcdTLS(t *testing.T) {
 	}
 	// Timeouts may come first; the cause is logged once it is known. Each takes 5 s, and the
 	// next attempt as long again.
-	within(t, time.Minute, "a warning about the CA", func() bool {
+	chaintest.Eventually(t, "a warning about the CA", func() bool {
 		return otherCA.logs("etcd failed, retrying", "certificate signed by unknown authority") == 1
 	})
-	within(t, time.Minute, "a warning about the missing certificate", func() bool { return withoutCert.logs("etcd failed, retrying", "certificate") > 0 })
+	chaintest.Eventually(t, "a warning about the missing certificate", func() bool { return withoutCert.logs("etcd failed, retrying", "certificate") > 0 })
 	file("crt", cert)
 	file("key", key)
 	file("ca", ca)
@@ -109,10 +109,10 @@ func TestEtcdPasswords(t *testing.T) {
 	withoutUser := serve(t, etcdCorefile(s.Endpoints()))
 	good.await(stableNames()...)
 	for d, word := range map[*daemon]string{wrong: "authentication failed", noRole: "permission denied", withoutUser: "authentication required"} {
-		eventually(t, word, func() bool { return d.logs("etcd failed, retrying", word) == 1 })
+		chaintest.Eventually(t, word, func() bool { return d.logs("etcd failed, retrying", word) == 1 })
 		d.check(lookupA("stays0.skydns.test", "SERVFAIL"))
 		failures := d.metric(`seamark_etcd_failures_total{path="/skydns/"}`)
-		eventually(t, "another failure", func() bool { return d.metric(`seamark_etcd_failures_total{path="/skydns/"}`) > failures })
+		chaintest.Eventually(t, "another failure", func() bool { return d.metric(`seamark_etcd_failures_total{path="/skydns/"}`) > failures })
 		if n := d.logs("etcd failed, retrying", word); n != 1 {
 			t.Errorf("warnings with %q: got %d, want 1", word, n)
 		}
@@ -147,7 +147,7 @@ func TestEtcdStartsLater(t *testing.T) {
 	at := freeAddress(t)
 	d := serve(t, etcdCorefile([]string{at})+"other.test {\n whoami\n}\n")
 	d.check(lookupA("stays0.skydns.test", "SERVFAIL"), lookupA("other.test", "NOERROR"))
-	eventually(t, "a warning that etcd failed", func() bool {
+	chaintest.Eventually(t, "a warning that etcd failed", func() bool {
 		return d.logs("etcd failed, retrying", "answers=SERVFAIL", "connection refused") == 1
 	})
 	if d.isReadyNow() {
@@ -198,7 +198,7 @@ func TestEtcdReload(t *testing.T) {
 	}
 	failed := d.logs("Reload failed")
 	d.startReload(etcdCorefile([]string{freeAddress(t)}))
-	eventually(t, "a failed reload", func() bool { return d.logs("Reload failed") == failed+1 && d.logs("were not received from") == 1 })
+	chaintest.Eventually(t, "a failed reload", func() bool { return d.logs("Reload failed") == failed+1 && d.logs("were not received from") == 1 })
 	d.check(stableNames()...)
 	load.stop()
 }

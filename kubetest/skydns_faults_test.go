@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seamark/seamark/kubetest/gate"
+	"github.com/seamark/seamark/test/chaintest"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -85,13 +86,13 @@ func TestEtcdUnavailable(t *testing.T) {
 	}
 	late := serve(t, etcdCorefile(s.Endpoints()))
 	late.check(lookupA("stays0.skydns.test", "SERVFAIL"), lookupA("never.skydns.test", "SERVFAIL"))
-	eventually(t, "a warning that etcd failed", func() bool { return d.logs("etcd failed, retrying", "from the last state") > 0 })
-	eventually(t, "a warning that etcd failed", func() bool { return late.logs("etcd failed, retrying", "answers=SERVFAIL") > 0 })
+	chaintest.Eventually(t, "a warning that etcd failed", func() bool { return d.logs("etcd failed, retrying", "from the last state") > 0 })
+	chaintest.Eventually(t, "a warning that etcd failed", func() bool { return late.logs("etcd failed, retrying", "answers=SERVFAIL") > 0 })
 	if late.isReadyNow() {
 		t.Error("ready: got true without the keys, want false")
 	}
 	failures := d.metric(`seamark_etcd_failures_total{path="/skydns/"}`)
-	eventually(t, "another failure", func() bool { return d.metric(`seamark_etcd_failures_total{path="/skydns/"}`) > failures })
+	chaintest.Eventually(t, "another failure", func() bool { return d.metric(`seamark_etcd_failures_total{path="/skydns/"}`) > failures })
 	d.check(lookupA("changes.skydns.test", "NOERROR 10.9.0.1"))
 	d.checkWarnings()
 	// An unrelated reload works meanwhile.
@@ -154,7 +155,7 @@ func TestEtcdCompaction(t *testing.T) {
 			s.Clients(member, fault)
 		}
 		if fault == gate.Silent { // until the server closes its connections
-			eventually(t, "a warning that etcd failed", func() bool { return d.logs("etcd failed, retrying") > failures })
+			chaintest.Eventually(t, "a warning that etcd failed", func() bool { return d.logs("etcd failed, retrying") > failures })
 		}
 		s.removeBelow("goes.skydns.test")
 		s.put("comes.skydns.test", fmt.Sprintf(`{"host":"10.7.0.%d"}`, round))
@@ -241,13 +242,13 @@ func TestEtcdWithoutWatch(t *testing.T) {
 	for i := range 6 {
 		s.put(fmt.Sprintf("n%d.more.skydns.test", i), `{"host":"10.8.0.1"}`)
 	}
-	eventually(t, "too many keys", func() bool { return all.logs("Too many keys in etcd", "limit=24") == 1 })
+	chaintest.Eventually(t, "too many keys", func() bool { return all.logs("Too many keys in etcd", "limit=24") == 1 })
 	all.await(lookupA("more.skydns.test", "NOERROR 10.8.0.1"))
 	s.put("n7.more.skydns.test", `{"host":"10.8.0.2"}`)
 	all.check(lookupA("more.skydns.test", "NOERROR 10.8.0.1 10.8.0.2"))
 	s.removeBelow("more.skydns.test")
 	all.check(lookupA("more.skydns.test", "NXDOMAIN"))
-	eventually(t, "all keys in the index", func() bool { return all.metric(`seamark_etcd_keys{path="/skydns/"}`) == 20 })
+	chaintest.Eventually(t, "all keys in the index", func() bool { return all.metric(`seamark_etcd_keys{path="/skydns/"}`) == 20 })
 	all.check(stableNames()...)
 	load.stop()
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -178,7 +179,7 @@ func TestEtcdReplay(t *testing.T) {
 					text = ". {\n ready $READY\n " + directive + " forward . " + r.startUpstream(t) + "\n}\n"
 				}
 				d := serveEither(t, text)
-				eventually(t, "readiness", d.isReadyNow)
+				chaintest.Eventually(t, "readiness", d.isReadyNow)
 				for _, q := range r.queries {
 					for _, network := range []string{"udp", "tcp"} {
 						m := new(dns.Msg).SetQuestion(q.name, q.kind)

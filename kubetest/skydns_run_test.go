@@ -12,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/kubetest/gate"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -119,7 +120,7 @@ func TestSkyDNSConfiguration(t *testing.T) {
 	for _, wrong := range []string{`{"ttl":`, `{"ttl":"x"}`, `{"ttl":1,"dnssec":"Kskydns"}`, `{"ttl":1,"domain":"{"}`, `{"ttl":1,"nameservers":["a"]}`} {
 		before := p.logs("Invalid configuration in etcd")
 		s.put("config", wrong)
-		eventually(t, "the invalid configuration "+wrong+" in the log", func() bool { return p.logs("Invalid configuration in etcd", "/skydns/config") == before+1 })
+		chaintest.Eventually(t, "the invalid configuration "+wrong+" in the log", func() bool { return p.logs("Invalid configuration in etcd", "/skydns/config") == before+1 })
 		p.check(lookupA("www.example", "NOERROR 203.0.113.1"))
 		if got := p.ttl(lookupA("web.skydns.test", "")); got != 78 {
 			t.Errorf("TTL with the configuration %s: got %d, want 78", wrong, got)
@@ -157,11 +158,11 @@ func TestSkyDNSStubZones(t *testing.T) {
 	p.await(lookupA("b.east.example", "NOERROR 203.0.113.3"))
 	for key, value := range map[string]string{"example/bad/1": `{"host":"a.name"}`, "example/json/1": `{`, "odd {zone}/1": stub(one), "1": stub(one)} {
 		s.put("test/skydns/dns/stub/"+key, value)
-		eventually(t, "the invalid key "+key+" in the log", func() bool { return p.logs("Invalid configuration in etcd", "/dns/stub/"+key) > 0 })
+		chaintest.Eventually(t, "the invalid key "+key+" in the log", func() bool { return p.logs("Invalid configuration in etcd", "/dns/stub/"+key) > 0 })
 	}
 	p.check(lookupA("b.east.example", "NOERROR 203.0.113.3"), lookupA("a.stub.example", "NOERROR 203.0.113.2"))
 	s.deleteKey("/skydns/test/skydns/dns/stub/example/east/1")
-	eventually(t, "the deletion of a stub zone", func() bool { return p.ask("udp", lookupA("b.east.example", "")) != "NOERROR 203.0.113.3" })
+	chaintest.Eventually(t, "the deletion of a stub zone", func() bool { return p.ask("udp", lookupA("b.east.example", "")) != "NOERROR 203.0.113.3" })
 	load.stop()
 	s.put("test/skydns/dns/stub/test/skydns/1", stub(one))
 	p.await(lookupA("web.skydns.test", "NOERROR 203.0.113.7"))
@@ -186,7 +187,7 @@ func TestSkyDNSAccess(t *testing.T) {
 	env := startSkyDNS(t, all, []string{"ETCD_TLSPEM=" + cert, "ETCD_TLSKEY=" + key, "ETCD_CACERT=" + ca, "ETCD_USERNAME=dns", "ETCD_PASSWORD=secret"})
 	env.await(stableNames()...)
 	wrong := startSkyDNS(t, all, []string{"ETCD_PASSWORD=guess"}, flags...)
-	eventually(t, "the authentication failure in the log", func() bool { return wrong.logs("etcd failed, retrying", "authentication failed") > 0 })
+	chaintest.Eventually(t, "the authentication failure in the log", func() bool { return wrong.logs("etcd failed, retrying", "authentication failed") > 0 })
 	if strings.Contains(wrong.log()+p.log(), "guess") || strings.Contains(wrong.log()+p.log(), "secret") {
 		t.Errorf("got the log\n%s%s\nwant it without passwords", wrong.log(), p.log())
 	}
@@ -194,7 +195,7 @@ func TestSkyDNSAccess(t *testing.T) {
 		c.Clients(member, gate.Refused)
 	}
 	late := startSkyDNS(t, all, []string{"ETCD_PASSWORD=secret"}, flags...)
-	eventually(t, "SERVFAIL without etcd", func() bool { return late.ask("udp", stableNames()[0]) == "SERVFAIL" })
+	chaintest.Eventually(t, "SERVFAIL without etcd", func() bool { return late.ask("udp", stableNames()[0]) == "SERVFAIL" })
 	p.check(stableNames()...)
 	c.Heal()
 	late.await(stableNames()...)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/miekg/dns"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A dnsStore is an etcd cluster of three members with a writer that no fault
@@ -204,7 +206,7 @@ func TestEtcdChanges(t *testing.T) {
 	// Without changes, etcd confirms the state twice.
 	for range 2 {
 		last := 0.0
-		eventually(t, "a progress notification", func() bool {
+		chaintest.Eventually(t, "a progress notification", func() bool {
 			before := last
 			last = d.metric(`seamark_etcd_data_age_seconds{path="/skydns/"}`)
 			return before > 2 && last < before
@@ -241,10 +243,10 @@ func TestEtcdLeases(t *testing.T) {
 	for _, watch := range []string{"on", "off"} {
 		d := serve(t, etcdCorefile(s.Endpoints(), "watch "+watch, "min-lease-ttl 5s", "max-lease-ttl 2000"))
 		d.await(lookupA("short.skydns.test", "NOERROR 10.0.0.1"))
-		eventually(t, "the TTL of the lease", func() bool { return d.ttl(lookupA("short.skydns.test", "")) > 900 })
+		chaintest.Eventually(t, "the TTL of the lease", func() bool { return d.ttl(lookupA("short.skydns.test", "")) > 900 })
 		before := d.ttl(lookupA("short.skydns.test", ""))
-		eventually(t, "a decreasing TTL", func() bool { return d.ttl(lookupA("short.skydns.test", "")) < before })
-		eventually(t, "all leases to be known", func() bool { return d.ttl(lookupA("long.skydns.test", "")) == 2000 })
+		chaintest.Eventually(t, "a decreasing TTL", func() bool { return d.ttl(lookupA("short.skydns.test", "")) < before })
+		chaintest.Eventually(t, "all leases to be known", func() bool { return d.ttl(lookupA("long.skydns.test", "")) == 2000 })
 		for name, want := range map[string]uint32{"own": 7, "none": 300, "long": 2000} {
 			if got := d.ttl(lookupA(name+".skydns.test", "")); got != want {
 				t.Errorf("watch %s: TTL of %s: got %d, want %d", watch, name, got, want)
@@ -258,18 +260,18 @@ func TestEtcdLeases(t *testing.T) {
 				if got := d.ttl(lookupA("brief.skydns.test", "")); got != 5 {
 					t.Errorf("TTL of a lease with less time than the minimum: got %d, want 5", got)
 				}
-				eventually(t, "a lease about to expire", func() bool { return must(s.writer.TimeToLive(t.Context(), brief))(t).TTL <= 1 })
+				chaintest.Eventually(t, "a lease about to expire", func() bool { return must(s.writer.TimeToLive(t.Context(), brief))(t).TTL <= 1 })
 			}
 			d.check(lookupA("brief.skydns.test", "NOERROR 10.0.0.2"))
 			d.await(lookupA("brief.skydns.test", "NXDOMAIN"))
 			// A key gets a lease, another lease, and none.
 			s.put("late.skydns.test", `{"host":"10.0.0.3"}`, clientv3.WithLease(grant(500)))
 			d.await(lookupA("late.skydns.test", "NOERROR 10.0.0.3"))
-			eventually(t, "the TTL of a new lease", func() bool { ttl := d.ttl(lookupA("late.skydns.test", "")); return ttl > 400 && ttl <= 500 })
+			chaintest.Eventually(t, "the TTL of a new lease", func() bool { ttl := d.ttl(lookupA("late.skydns.test", "")); return ttl > 400 && ttl <= 500 })
 			s.put("late.skydns.test", `{"host":"10.0.0.3"}`, clientv3.WithLease(grant(1500)))
-			eventually(t, "the TTL of another lease", func() bool { return d.ttl(lookupA("late.skydns.test", "")) > 1400 })
+			chaintest.Eventually(t, "the TTL of another lease", func() bool { return d.ttl(lookupA("late.skydns.test", "")) > 1400 })
 			s.put("late.skydns.test", `{"host":"10.0.0.3"}`)
-			eventually(t, "the TTL without a lease", func() bool { return d.ttl(lookupA("late.skydns.test", "")) == 300 })
+			chaintest.Eventually(t, "the TTL without a lease", func() bool { return d.ttl(lookupA("late.skydns.test", "")) == 300 })
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A journal is a log for concurrent use.
@@ -168,7 +169,7 @@ func TestReloadInterfaceAddresses(t *testing.T) {
 	})
 	defer server.Wait()
 	defer cancel()
-	eventually(t, "the server's greeting", func() bool { return out.count("greeting") > 0 })
+	chaintest.Eventually(t, "the server's greeting", func() bool { return out.count("greeting") > 0 })
 	answers := func(address string) bool {
 		conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(netip.MustParseAddr(address), port).String(), time.Minute)
 		if err == nil {
@@ -178,7 +179,7 @@ func TestReloadInterfaceAddresses(t *testing.T) {
 	}
 	check := func(reloads int, addresses ...string) {
 		t.Helper()
-		eventually(t, "the reload", func() bool { return log.count("Reloading complete") == reloads })
+		chaintest.Eventually(t, "the reload", func() bool { return log.count("Reloading complete") == reloads })
 		for _, a := range []string{"127.88.0.1", "127.88.0.2", "127.88.0.3"} {
 			if got, want := answers(a), slices.Contains(addresses, a); got != want {
 				t.Errorf("interface with the addresses %q: %s listens %v, want %v", addresses, a, got, want)
@@ -228,7 +229,7 @@ func TestReloadUnderLoad(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the server's greeting", func() bool { return out.count("greeting") > 0 })
+	chaintest.Eventually(t, "the server's greeting", func() bool { return out.count("greeting") > 0 })
 	var port uint16
 	if _, err := fmt.Sscanf(out.String(), ".:%d on 127.0.0.1", &port); err != nil {
 		t.Fatalf("output: got %q, want .:PORT on 127.0.0.1", out.String())
@@ -284,7 +285,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	const reloads = 12
 	for n := range reloads {
 		m.put(text(n + 1))
-		eventually(t, "a reload", func() bool { return log.count("[INFO] Reloading complete\n") == n+1 })
+		chaintest.Eventually(t, "a reload", func() bool { return log.count("[INFO] Reloading complete\n") == n+1 })
 	}
 	close(done)
 	clients.Wait()
@@ -299,15 +300,6 @@ func TestReloadUnderLoad(t *testing.T) {
 	order := regexp.MustCompile(`(?s)\A\[INFO\] plugin/reload: Running configuration SHA512 = [0-9a-f]{128}\n(\[INFO\] Reloading\n\[INFO\] plugin/reload: Running configuration SHA512 = [0-9a-f]{128}\n\[INFO\] Reloading complete\n)+\[INFO\] Shutting down\n\z`)
 	if !order.MatchString(log.String()) {
 		t.Errorf("log: got\n%s\nwant a match of\n%s", log.String(), order)
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("timed out waiting for " + what)
-		}
 	}
 }
 
@@ -476,7 +468,7 @@ func TestUnservedQueries(t *testing.T) {
 		t.Errorf("example. A: response code: got %d, want REFUSED", got)
 	}
 	want := `coredns_dns_responses_total{server="dns://127.0.0.1:0",zone="dropped",view="",rcode="REFUSED",plugin=""} 1`
-	eventually(t, want, func() bool { return len(shown(t, opts.Metrics, want)) == 1 })
+	chaintest.Eventually(t, want, func() bool { return len(shown(t, opts.Metrics, want)) == 1 })
 }
 
 // Debug messages are logged while a plan with the directive debug serves.

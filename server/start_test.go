@@ -18,6 +18,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	core "github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A slow handler waits until it is released. Then it answers NOERROR.
@@ -127,7 +128,7 @@ func TestReloadKeepsListeners(t *testing.T) {
 		}
 		p = next
 		before := asked.Load()
-		eventually(t, "more queries", func() bool { return asked.Load() > before+1 })
+		chaintest.Eventually(t, "more queries", func() bool { return asked.Load() > before+1 })
 	}
 	close(done)
 	clients.Wait()
@@ -229,7 +230,7 @@ func TestStopAnswersParked(t *testing.T) {
 	}
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); p.Stop(t.Context()) }()
-	eventually(t, "new connections are refused", func() bool {
+	chaintest.Eventually(t, "new connections are refused", func() bool {
 		c, err := net.Dial("tcp", p.listeners[0].Addr().String())
 		if err == nil {
 			c.Close()

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // TestAcceptLoopGoroutines: connections in the accept loop have no goroutine, and
@@ -23,7 +24,7 @@ func TestAcceptLoopGoroutines(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{IdleTimeout: 24 * time.Hour, keepGoroutine: time.Hour}})
 	const n = 50
 	ask(t, "tcp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)) // starts the accept loop
-	eventually(t, "the connection is removed", func() bool { return len(s.conns.list()) == 0 })
+	chaintest.Eventually(t, "the connection is removed", func() bool { return len(s.conns.list()) == 0 })
 	before := runtime.NumGoroutine()
 	var clients []tcpClient
 	for range n {
@@ -35,7 +36,7 @@ func TestAcceptLoopGoroutines(t *testing.T) {
 		}
 	}
 	// The loop runs a connection until after the client has its reply.
-	eventually(t, "all connections wait in the loop", func() bool {
+	chaintest.Eventually(t, "all connections wait in the loop", func() bool {
 		return len(s.conns.list()) == n && s.withGoroutine() == 0 && runtime.NumGoroutine() <= before
 	})
 	for round := range 3 {
@@ -43,7 +44,7 @@ func TestAcceptLoopGoroutines(t *testing.T) {
 			c.ask(7, "a.in.", mdns.TypeA)
 			wantA(t, c.next(), 1)
 		}
-		eventually(t, fmt.Sprintf("round %d: %d connections have goroutines", round, n), func() bool {
+		chaintest.Eventually(t, fmt.Sprintf("round %d: %d connections have goroutines", round, n), func() bool {
 			return s.withGoroutine() == n && runtime.NumGoroutine() == before+n
 		})
 	}
@@ -51,7 +52,7 @@ func TestAcceptLoopGoroutines(t *testing.T) {
 		c.lastActive.Add(-int64(2 * time.Hour))
 	}
 	s.conns.check(s.Listener)
-	eventually(t, "the idle connections are in the loop", func() bool {
+	chaintest.Eventually(t, "the idle connections are in the loop", func() bool {
 		return s.withGoroutine() == 0 && runtime.NumGoroutine() <= before
 	})
 	for _, c := range clients {
@@ -92,7 +93,7 @@ func TestAcceptLoopBacklog(t *testing.T) {
 	if k := s.withGoroutine(); k < n-maxInline || k == n {
 		t.Errorf("of %d connections %d have goroutines, want at least %d but not all", n, k, n-maxInline)
 	}
-	eventually(t, "closed connections are removed", func() bool { return len(s.conns.list()) == n })
+	chaintest.Eventually(t, "closed connections are removed", func() bool { return len(s.conns.list()) == n })
 }
 
 // TestAcceptLoopSocketOptions: accepted sockets have the options that package net
@@ -133,9 +134,9 @@ func TestAcceptLoopFullSendBuffer(t *testing.T) {
 	c := newTCPClient(t, small)
 	for id := range uint16(2) { // one reply would fit into the socket's buffer
 		c.ask(id, "570.in.", mdns.TypeTXT)
-		eventually(t, "the query is answered", func() bool { return s.seen.n.Load() == int64(id+1) })
+		chaintest.Eventually(t, "the query is answered", func() bool { return s.seen.n.Load() == int64(id+1) })
 	}
-	eventually(t, "the connection has a goroutine", func() bool { return s.withGoroutine() == 1 })
+	chaintest.Eventually(t, "the connection has a goroutine", func() bool { return s.withGoroutine() == 1 })
 	for id := range uint16(2) {
 		if m := c.next(); m.Id != id || len(m.Answer) != 570 {
 			t.Fatalf("got reply %d with %d records, want %d with 570", m.Id, len(m.Answer), id)
@@ -173,11 +174,11 @@ func TestAcceptLoopClientReset(t *testing.T) {
 			t.Fatal(err)
 		}
 		clients <- c
-		eventually(t, "the send error is counted", func() bool { return s.count(`seamark_transport_send_errors_total{proto="tcp"}`) == i+1 })
+		chaintest.Eventually(t, "the send error is counted", func() bool { return s.count(`seamark_transport_send_errors_total{proto="tcp"}`) == i+1 })
 	}
-	eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
+	chaintest.Eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 	close(s.wait.gate)
-	eventually(t, "the connections are removed", func() bool { return len(s.conns.list()) == 0 && s.lot.Parked() == 0 })
+	chaintest.Eventually(t, "the connections are removed", func() bool { return len(s.conns.list()) == 0 && s.lot.Parked() == 0 })
 }
 
 // slowHandler answers after gate is closed, and keeps the accept loop busy for
@@ -222,7 +223,7 @@ func TestAcceptLoopEndOfFile(t *testing.T) {
 			fd = served.sock.(*descriptor).fd
 		}
 	}
-	eventually(t, "the server's socket has the end of file", func() bool {
+	chaintest.Eventually(t, "the server's socket has the end of file", func() bool {
 		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 		n, err := unix.Poll(poll, 0)
 		return n == 1 && err == nil && poll[0].Revents&unix.POLLRDHUP != 0
@@ -282,7 +283,7 @@ func TestAcceptLoopNoDescriptors(t *testing.T) {
 	}
 	defer late.Close()
 	_ = late.SetDeadline(time.Now().Add(patience))
-	eventually(t, "the error is logged", func() bool { return out.count("Accepting TCP connections failed") == 1 })
+	chaintest.Eventually(t, "the error is logged", func() bool { return out.count("Accepting TCP connections failed") == 1 })
 	c.ask(2, "a.in.", mdns.TypeA)
 	wantA(t, c.next(), 1)
 	restore()

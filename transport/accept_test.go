@@ -10,6 +10,7 @@ import (
 
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/descriptors"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // At the limit a flood from two addresses replaces its own connections, the idlest first, and
@@ -97,12 +98,12 @@ func TestClientOverLimitClosesNoOther(t *testing.T) {
 	before := closed.Load()
 	s := serve(t, "127.0.0.1", Options{Descriptors: budget, MaxConnsPerClient: 1})
 	dialTCP(t, s, "127.0.0.1")
-	eventually(t, "the first connection is open", func() bool { return len(s.conns.list()) == 1 })
+	chaintest.Eventually(t, "the first connection is open", func() bool { return len(s.conns.list()) == 1 })
 	first := closed.Load()
 	if c, err := net.Dial("tcp", s.at("127.0.0.1")); err == nil { // else it is reset before
 		defer c.Close()
 	}
-	eventually(t, "the second connection is refused", func() bool {
+	chaintest.Eventually(t, "the second connection is refused", func() bool {
 		return s.count(`seamark_transport_connections_refused_total{cap="client"}`) == 1
 	})
 	if first == before || closed.Load() != first {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // TestUDPAllocs: answering a query inline allocates nothing, for every size of a
@@ -76,7 +77,7 @@ func TestBatchYields(t *testing.T) {
 	const child = "SEAMARK_TEST_ASK"
 	if addr := os.Getenv(child); addr != "" {
 		last := -1
-		eventually(t, "the threads of the server's process sleep", func() bool {
+		chaintest.Eventually(t, "the threads of the server's process sleep", func() bool {
 			before := last
 			last = contextSwitches(t, os.Getppid())
 			time.Sleep(50 * time.Millisecond) // the monitor thread runs every 10 ms if it runs

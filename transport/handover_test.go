@@ -12,6 +12,8 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // serveSockets starts a server with the sockets of another one.
@@ -62,7 +64,7 @@ func TestHandOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	parked.ask(2, "a.wait.", mdns.TypeA)
-	eventually(t, "the query is parked", func() bool { return before.wait.arrived.Load() == 1 })
+	chaintest.Eventually(t, "the query is parked", func() bool { return before.wait.arrived.Load() == 1 })
 
 	after := serveSockets(t, before, Options{Grace: patience})
 	after.Port().Swap(after.mux(3))
@@ -176,10 +178,10 @@ func TestStopSharedParked(t *testing.T) {
 		if _, err := c.Write(pack(t, newQuery("a.wait.", mdns.TypeA))); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
+		chaintest.Eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); s.Stop() }()
-		eventually(t, "UDP is not read any more", s.isUDPStopping)
+		chaintest.Eventually(t, "UDP is not read any more", s.isUDPStopping)
 		s.readers.Wait()
 		if _, err := c.Write(pack(t, newQuery("a.in.", mdns.TypeA))); err != nil {
 			t.Fatal(err)
@@ -279,7 +281,7 @@ func TestHandOverPartialHeader(t *testing.T) {
 			clients = append(clients, c)
 		}
 	}
-	eventually(t, "the connections are accepted", func() bool { return len(first.conns.list()) == len(clients) })
+	chaintest.Eventually(t, "the connections are accepted", func() bool { return len(first.conns.list()) == len(clients) })
 	second := first.successor(t, 2)
 	third := second.successor(t, 3)
 	for i, passed := range [][]Conn{passAll(t, first, second), passAll(t, second, third)} {
@@ -317,7 +319,7 @@ func TestHandOverFailurePartialHeader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the connections are accepted", func() bool { return len(s.conns.list()) == len(clients) })
+	chaintest.Eventually(t, "the connections are accepted", func() bool { return len(s.conns.list()) == len(clients) })
 	failure := errors.New("the other process has ended")
 	for range 3 {
 		if err := s.HandOver(t.Context(), func(Conn) error { return failure }); err != failure {

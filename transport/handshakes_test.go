@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/sys/slots"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A pipeSocket is a socket without a kernel.
@@ -185,11 +186,11 @@ func TestWaitingHandshakesBoundedByConnections(t *testing.T) {
 		c := dial(t, "tcp", s.at("127.0.0.1"))
 		go func() { _ = tls.Client(c, clientTLS()).Handshake() }()
 	}
-	eventually(t, "evicted handshakes have ended", func() bool {
+	chaintest.Eventually(t, "evicted handshakes have ended", func() bool {
 		return s.count(`seamark_transport_connections_closed_total{why="handshake"}`) >= clients-most
 	})
 	pool.Release(other)
-	eventually(t, "the others have ended", func() bool { return pool.Used() == 0 })
+	chaintest.Eventually(t, "the others have ended", func() bool { return pool.Used() == 0 })
 	if n := key.n.Load(); n > most {
 		t.Errorf("got %d signatures, want at most %d", n, most)
 	}

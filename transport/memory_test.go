@@ -8,6 +8,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // Connections have their part of the server's memory: at its end a new one replaces the one that
@@ -64,10 +65,10 @@ func TestUnreadReplyMemory(t *testing.T) {
 			_, _ = slow.Write(framed(pack(t, m)))
 		}
 	}()
-	eventually(t, "the client is disconnected", func() bool {
+	chaintest.Eventually(t, "the client is disconnected", func() bool {
 		return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) == 1
 	})
-	eventually(t, "its memory is released", func() bool { return b.Part(memory.Replies).Used == used })
+	chaintest.Eventually(t, "its memory is released", func() bool { return b.Part(memory.Replies).Used == used })
 
 	c := dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.in.", mdns.TypeA)
@@ -98,7 +99,7 @@ func TestUnreadRepliesShared(t *testing.T) {
 		_ = c.(*net.TCPConn).SetReadBuffer(64 << 10)
 		go ask(c, 2000)
 	}
-	eventually(t, "the first client is over its share", func() bool {
+	chaintest.Eventually(t, "the first client is over its share", func() bool {
 		return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) > 0
 	})
 

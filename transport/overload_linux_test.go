@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/test/bound"
+	"github.com/seamark/seamark/test/chaintest"
 
 	mdns "github.com/miekg/dns"
 )
@@ -97,7 +98,7 @@ func TestUDPFairShares(t *testing.T) {
 	}
 	load(20_000)
 	quiet := h.served.Load()
-	eventually(t, "the socket is empty", func() bool {
+	chaintest.Eventually(t, "the socket is empty", func() bool {
 		time.Sleep(50 * time.Millisecond)
 		last := quiet
 		quiet = h.served.Load()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // handshakeQUIC runs the handshake of a server over QUIC until it ends.
@@ -220,7 +221,7 @@ func TestQUICHandshakeShares(t *testing.T) {
 	}
 	s.Resume()
 	cancel()
-	eventually(t, "all connections have ended", func() bool { return s.Count() == 0 })
+	chaintest.Eventually(t, "all connections have ended", func() bool { return s.Count() == 0 })
 	if n := s.shares.Used(); n != 0 || len(s.pending) != 0 {
 		t.Errorf("after the end: got %d shares, %d handshakes, want none", n, len(s.pending))
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 func TestTCPIdle(t *testing.T) {
@@ -31,7 +33,7 @@ func TestTCPIdle(t *testing.T) {
 	// A connection with a parked query is not idle. It is after the reply.
 	c = dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.wait.", mdns.TypeA)
-	eventually(t, "other connections are closed", func() bool {
+	chaintest.Eventually(t, "other connections are closed", func() bool {
 		other := dialTCP(t, s, "127.0.0.1")
 		other.expectClosed()
 		return time.Since(start) > 4*idle
@@ -98,7 +100,7 @@ func TestTCPSetLimits(t *testing.T) {
 	wantA(t, slow.next(), 1)
 	wait := func() {
 		t.Helper()
-		eventually(t, "the goroutines of the connections wait for data", func() bool {
+		chaintest.Eventually(t, "the goroutines of the connections wait for data", func() bool {
 			n := s.withGoroutine()
 			return n > 0 && n == blocked("(*conn).read(")
 		})
@@ -162,7 +164,7 @@ func TestTCPInFlight(t *testing.T) {
 	}
 	for done := int32(0); done < 10; done++ {
 		want := min(most+done, 10)
-		eventually(t, fmt.Sprintf("%d queries are parked", want), func() bool { return s.wait.arrived.Load() == want })
+		chaintest.Eventually(t, fmt.Sprintf("%d queries are parked", want), func() bool { return s.wait.arrived.Load() == want })
 		if done < 10-most {
 			// If the server read one more query of c, it would be parked before
 			// the query of d is answered.
@@ -207,7 +209,7 @@ func TestTCPMaxConnsPerClient(t *testing.T) {
 	other.ask(1, "a.in.", mdns.TypeA)
 	other.next()
 	b.Close()
-	eventually(t, "the closed connection is removed", func() bool { return len(s.conns.list()) == 2 })
+	chaintest.Eventually(t, "the closed connection is removed", func() bool { return len(s.conns.list()) == 2 })
 	c := dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.in.", mdns.TypeA)
 	wantA(t, c.next(), 1)
@@ -242,7 +244,7 @@ func TestTCPMaxConns(t *testing.T) {
 	for _, c := range []tcpClient{c[0], c[2], fresh} {
 		c.ask(1, "a.wait.", mdns.TypeA)
 	}
-	eventually(t, "all connections have a parked query", func() bool { return s.wait.arrived.Load() == 3 })
+	chaintest.Eventually(t, "all connections have a parked query", func() bool { return s.wait.arrived.Load() == 3 })
 	expectRefused(t, s)
 	if e, r := s.count(`seamark_transport_connections_closed_total{why="idlest"}`), s.count(`seamark_transport_connections_refused_total{cap="total"}`); e != 1 || r != 1 {
 		t.Errorf("%d connections were closed and %d refused, want 1 and 1", e, r)
@@ -258,7 +260,7 @@ func TestTCPMaxConns(t *testing.T) {
 func floodUnread(t *testing.T, s *server, name string) *conn {
 	t.Helper()
 	flood(dialTCP(t, s, "127.0.0.1"), pack(t, newQuery(name, mdns.TypeTXT)))
-	eventually(t, "the client is connected", func() bool { return len(s.conns.list()) == 1 })
+	chaintest.Eventually(t, "the client is connected", func() bool { return len(s.conns.list()) == 1 })
 	return s.conns.list()[0]
 }
 
@@ -294,7 +296,7 @@ func TestTCPNeverReads(t *testing.T) {
 	if n < 20 {
 		t.Errorf("another client got %d answers meanwhile, want at least 20", n)
 	}
-	eventually(t, "its connection is removed", func() bool { return len(s.conns.list()) == 1 })
+	chaintest.Eventually(t, "its connection is removed", func() bool { return len(s.conns.list()) == 1 })
 }
 
 // TestTCPNeverReadsParked: replies to parked queries that the client does not
@@ -307,12 +309,12 @@ func TestTCPNeverReadsParked(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{WriteTimeout: time.Second}})
 	close(s.wait.gate)
 	c := floodUnread(t, s, "10.wait.") // 1.1 KB for each reply
-	eventually(t, "its replies wait and no query is parked", func() bool {
+	chaintest.Eventually(t, "its replies wait and no query is parked", func() bool {
 		return c.inFlight() == s.o.MaxInFlight && s.lot.Parked() == 0 && s.queued.Load() > 1000
 	})
 	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), newQuery("a.wait.", mdns.TypeA)), 2)
-	eventually(t, "the client is disconnected", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) == 1 })
-	eventually(t, "the connection and its bytes are released", func() bool { return len(s.conns.list()) == 0 && s.queued.Load() == 0 })
+	chaintest.Eventually(t, "the client is disconnected", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) == 1 })
+	chaintest.Eventually(t, "the connection and its bytes are released", func() bool { return len(s.conns.list()) == 0 && s.queued.Load() == 0 })
 }
 
 // TestTCPNeverReadsLarge: a client is disconnected at the limit of bytes that
@@ -324,8 +326,8 @@ func TestTCPNeverReadsLarge(t *testing.T) {
 	c.ask(1, "a.wait.", mdns.TypeA) // The query is parked, so that a goroutine reads the connection from here on.
 	wantA(t, c.next(), 2)
 	flood(c, pack(t, newQuery("500.wait.", mdns.TypeTXT)))
-	eventually(t, "the client is disconnected", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) > 0 })
-	eventually(t, "the connection and its bytes are released", func() bool { return len(s.conns.list()) == 0 && s.queued.Load() == 0 })
+	chaintest.Eventually(t, "the client is disconnected", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) > 0 })
+	chaintest.Eventually(t, "the connection and its bytes are released", func() bool { return len(s.conns.list()) == 0 && s.queued.Load() == 0 })
 }
 
 // TestTCPSlowReader: a client that reads slowly gets all replies.
@@ -343,7 +345,7 @@ func TestTCPSlowReader(t *testing.T) {
 	}()
 	for i := range uint16(n) {
 		if i%10 == 0 {
-			eventually(t, "the server waits for the client", func() bool {
+			chaintest.Eventually(t, "the server waits for the client", func() bool {
 				return s.seen.n.Load() == n || blocked("(*conn).writeNow(") == 1
 			})
 		}
@@ -408,7 +410,7 @@ func TestAcceptErrors(t *testing.T) {
 	}
 	f.left.Store(1000)
 	dial(t, "tcp", s.at("127.0.0.1")) // This connection ends the pending call of Accept.
-	eventually(t, "Accept fails again", func() bool { return f.left.Load() < 1000 })
+	chaintest.Eventually(t, "Accept fails again", func() bool { return f.left.Load() < 1000 })
 	l.Stop()
 }
 
@@ -473,7 +475,7 @@ func TestTCPLargeIncomplete(t *testing.T) {
 	for range maxLarge + 6 {
 		_, _ = dialTCP(t, s, "127.0.0.1").Write(framed(make([]byte, 30000))[:20000])
 	}
-	eventually(t, "the client has its share", func() bool { return s.large.Used() == maxLarge/4 })
+	chaintest.Eventually(t, "the client has its share", func() bool { return s.large.Used() == maxLarge/4 })
 
 	m := newQuery("a.in.", mdns.TypeA)
 	m.SetEdns0(1232, false)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A tcpClient is one TCP connection of a client.
@@ -137,7 +139,7 @@ func TestTCPSizes(t *testing.T) {
 		}
 		wantA(t, c.next(), 2)
 	}
-	eventually(t, "the places of large messages are free", func() bool { return s.large.Used() == 0 })
+	chaintest.Eventually(t, "the places of large messages are free", func() bool { return s.large.Used() == 0 })
 }
 
 // TestTCPPipelined sends many queries at once, and then one query byte by byte.
@@ -191,7 +193,7 @@ func TestTCPOutOfOrder(t *testing.T) {
 		t.Errorf("got the replies to queries %d and %d, want 1 and 4", a.Id, b.Id)
 	}
 	c.expectClosed()
-	eventually(t, "all queries are observed", func() bool { return s.seen.n.Load() == 5 })
+	chaintest.Eventually(t, "all queries are observed", func() bool { return s.seen.n.Load() == 5 })
 }
 
 // TestTCPHalfClosed: a client that shuts down its sending side gets its answer,
@@ -210,7 +212,7 @@ func TestTCPHalfClosed(t *testing.T) {
 		}
 		c.expectClosed()
 	}
-	eventually(t, "the connections are removed", func() bool { return len(s.conns.list()) == 0 })
+	chaintest.Eventually(t, "the connections are removed", func() bool { return len(s.conns.list()) == 0 })
 }
 
 func TestTCPAddresses(t *testing.T) {
@@ -294,7 +296,7 @@ func TestTCPHostile(t *testing.T) {
 		t.Errorf("%d handlers panicked, want 0", s.panics.Load())
 	}
 	c.Close()
-	eventually(t, "all connections end", func() bool { return len(s.conns.list()) == 0 })
+	chaintest.Eventually(t, "all connections end", func() bool { return len(s.conns.list()) == 0 })
 	if s.large.Used() != 0 || s.queued.Load() != 0 {
 		t.Errorf("%d large messages and %d bytes are counted after the end, want 0", s.large.Used(), s.queued.Load())
 	}
@@ -311,7 +313,7 @@ func TestTCPStop(t *testing.T) {
 	c.ask(1, "a.wait.", mdns.TypeA)
 	idle.ask(1, "a.in.", mdns.TypeA)
 	idle.next()
-	eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
+	chaintest.Eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 	go func() {
 		idle.expectClosed() // Stop closes idle connections at once.
 		close(s.wait.gate)
@@ -325,11 +327,11 @@ func TestTCPStop(t *testing.T) {
 	s = serve(t, "127.0.0.1", Options{Grace: 20 * time.Millisecond})
 	c = dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.wait.", mdns.TypeA)
-	eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
+	chaintest.Eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 	s.Stop()
 	c.expectClosed()
 	close(s.wait.gate)
-	eventually(t, "the query is not parked any more", func() bool { return s.lot.Parked() == 0 })
+	chaintest.Eventually(t, "the query is not parked any more", func() bool { return s.lot.Parked() == 0 })
 }
 
 // TestTCPStopFirstQuery: a client that has connected when the listener stops may
@@ -345,10 +347,10 @@ func TestTCPStopFirstQuery(t *testing.T) {
 	s = serve(t, "127.0.0.1", Options{Grace: patience})
 	s.Listener.lastQuery = patience
 	c, silent := dialTCP(t, s, "127.0.0.1"), dialTCP(t, s, "127.0.0.1")
-	eventually(t, "the connections are accepted", func() bool { return s.Listener.conns.count() == 2 })
+	chaintest.Eventually(t, "the connections are accepted", func() bool { return s.Listener.conns.count() == 2 })
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); s.Stop() }()
-	eventually(t, "both connections read a last query", func() bool { return blocked("(*conn).readLast(") == 2 })
+	chaintest.Eventually(t, "both connections read a last query", func() bool { return blocked("(*conn).readLast(") == 2 })
 	c.ask(1, "a.in.", mdns.TypeA)
 	if m := c.next(); m.Id != 1 {
 		t.Errorf("got %v, want the reply to query 1", m)
@@ -367,7 +369,7 @@ func TestTCPStopLastQuery(t *testing.T) {
 	idle.ask(1, "a.in.", mdns.TypeA)
 	idle.next()
 	// In the accept loop, or on a goroutine that a TLS handshake has needed.
-	eventually(t, "the connection reads again after its reply", func() bool {
+	chaintest.Eventually(t, "the connection reads again after its reply", func() bool {
 		return s.withGoroutine() == 0 || blocked("(*conn).read(") == 1
 	})
 	s.conns.list()[0].lastActive.Add(-int64(2 * time.Hour))
@@ -379,7 +381,7 @@ func TestTCPStopLastQuery(t *testing.T) {
 	ask()
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); s.Stop() }()
-	eventually(t, "the listener stops", s.Listener.isStopping)
+	chaintest.Eventually(t, "the listener stops", s.Listener.isStopping)
 	idle.expectClosed()
 	ask()
 	busy.expectClosed()
@@ -402,7 +404,7 @@ func TestTCPStopBeforeWake(t *testing.T) {
 	s.Listener.accepting.Add(1) // Stop wakes the connections after it
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); s.Stop() }()
-	eventually(t, "the listener stops", s.Listener.isStopping)
+	chaintest.Eventually(t, "the listener stops", s.Listener.isStopping)
 	ask()
 	c.expectClosed()
 	s.Listener.accepting.Done()
@@ -444,7 +446,7 @@ func TestTCPStopLoad(t *testing.T) {
 			}
 		}()
 	}
-	eventually(t, "1,000 queries are answered", func() bool { return s.seen.n.Load() > 1000 })
+	chaintest.Eventually(t, "1,000 queries are answered", func() bool { return s.seen.n.Load() > 1000 })
 	s.Stop()
 	total := 0
 	for range clients {

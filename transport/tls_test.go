@@ -16,6 +16,8 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // withTLS reports whether the listeners of a test have TLS.
@@ -80,7 +82,7 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 	silent, partial, plain := dial(t, "tcp", s.at("127.0.0.1")), dial(t, "tcp", s.at("127.0.0.1")), dial(t, "tcp", s.at("127.0.0.1"))
 	_, _ = partial.Write([]byte{22, 3, 1, 2, 0, 1})
 	_, _ = plain.Write(framed(pack(t, newQuery("a.in.", mdns.TypeA))))
-	eventually(t, "the handshakes have begun", func() bool {
+	chaintest.Eventually(t, "the handshakes have begun", func() bool {
 		begun := blocked("(*conn).handshake(") + s.count(`seamark_transport_connections_closed_total{why="handshake"}`)
 		return begun == 3
 	})
@@ -94,7 +96,7 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 			t.Errorf("got error %v, want the end of the connection", err)
 		}
 	}
-	eventually(t, "three failures are counted", func() bool { return s.count(`seamark_transport_connections_closed_total{why="handshake"}`) == 3 })
+	chaintest.Eventually(t, "three failures are counted", func() bool { return s.count(`seamark_transport_connections_closed_total{why="handshake"}`) == 3 })
 }
 
 // A changed certificate is used for new connections. Open ones continue, and clients

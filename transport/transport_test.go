@@ -18,6 +18,7 @@ import (
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -145,7 +146,7 @@ func serve(t *testing.T, addr string, o Options) *server {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		s.lot.Close(ended)
-		eventually(t, "the goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+		chaintest.Eventually(t, "the goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 	})
 	return s
 }
@@ -169,16 +170,6 @@ func (s *server) count(series string) int {
 // at returns the server's address with this IP.
 func (s *server) at(ip string) string {
 	return net.JoinHostPort(ip, strconv.Itoa(int(s.Addr().Port())))
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			buf := make([]byte, 1<<20)
-			t.Fatalf("timed out waiting until %s\n%s", what, buf[:runtime.Stack(buf, true)])
-		}
-	}
 }
 
 // withGoroutine returns the number of connections that do not wait in the accept

@@ -13,6 +13,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // slow answers as inline does, and counts.
@@ -84,7 +85,7 @@ func TestTCPFairTurns(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "the greedy client gets answers", func() bool { return h.served.Load() > 100 })
+	chaintest.Eventually(t, "the greedy client gets answers", func() bool { return h.served.Load() > 100 })
 	before := h.served.Load()
 	for i := range others {
 		from := fmt.Sprintf("127.0.6.%d", i+2)

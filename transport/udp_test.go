@@ -17,6 +17,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/sys/follow"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // TestUDP sends inline and parked queries to addresses of each kind. The reply
@@ -198,7 +199,7 @@ func TestUDPPanicsAndDrops(t *testing.T) {
 			}
 			delete(want, r.Id)
 		}
-		eventually(t, "all queries are observed", func() bool { return s.seen.n.Load() == int64(rounds*len(names)) })
+		chaintest.Eventually(t, "all queries are observed", func() bool { return s.seen.n.Load() == int64(rounds*len(names)) })
 		if s.seen.dropped.Load() != rounds || s.panics.Load() != rounds {
 			t.Errorf("%d queries were dropped and %d panicked, want %d each", s.seen.dropped.Load(), s.panics.Load(), rounds)
 		}
@@ -293,7 +294,7 @@ func TestUDPStop(t *testing.T) {
 		}
 		parked := dial(t, "udp", s.at("127.0.0.1"))
 		_, _ = parked.Write(pack(t, newQuery("a.wait.", mdns.TypeA)))
-		eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 && got.Load() > 100 })
+		chaintest.Eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 && got.Load() > 100 })
 		go func() {
 			<-s.stopping
 			close(s.wait.gate)
@@ -304,7 +305,7 @@ func TestUDPStop(t *testing.T) {
 		if _, err := parked.Read(make([]byte, 512)); err != nil {
 			t.Errorf("the parked query: got %v, want its reply", err)
 		}
-		eventually(t, "all queries are observed", func() bool { return s.seen.n.Load() == got.Load()+1 })
+		chaintest.Eventually(t, "all queries are observed", func() bool { return s.seen.n.Load() == got.Load()+1 })
 	})
 }
 
@@ -315,10 +316,10 @@ func TestUDPGrace(t *testing.T) {
 		s := serve(t, "127.0.0.1", o)
 		c := dial(t, "udp", s.at("127.0.0.1"))
 		_, _ = c.Write(pack(t, newQuery("a.wait.", mdns.TypeA)))
-		eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
+		chaintest.Eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 		s.Stop()
 		close(s.wait.gate)
-		eventually(t, "the reply is discarded", func() bool { return s.count(`seamark_transport_send_errors_total{proto="udp"}`) == 1 })
+		chaintest.Eventually(t, "the reply is discarded", func() bool { return s.count(`seamark_transport_send_errors_total{proto="udp"}`) == 1 })
 	})
 }
 
@@ -335,7 +336,7 @@ func TestUDPParkedPeer(t *testing.T) {
 			m.Id = uint16(i)
 			_, _ = conns[i].Write(pack(t, m))
 		}
-		eventually(t, "all are parked", func() bool { return s.wait.arrived.Load() == n })
+		chaintest.Eventually(t, "all are parked", func() bool { return s.wait.arrived.Load() == n })
 		for range 100 {
 			wantA(t, ask(t, "udp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)), 1)
 		}
@@ -366,10 +367,10 @@ func TestUDPStopAnswers(t *testing.T) {
 		at := s.at("127.0.0.1")
 		parked := dial(t, "udp", at)
 		_, _ = parked.Write(pack(t, newQuery("a.wait.", mdns.TypeA)))
-		eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
+		chaintest.Eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); s.Stop() }()
-		eventually(t, "Stop has started", s.isStopping)
+		chaintest.Eventually(t, "Stop has started", s.isStopping)
 		for range 10 {
 			if r := ask(t, "udp", at, newQuery("a.in.", mdns.TypeA)); r.Rcode != mdns.RcodeSuccess {
 				t.Errorf("a.in.: got %v, want NOERROR", r)

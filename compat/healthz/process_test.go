@@ -12,23 +12,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// eventually waits until ok returns true.
-func eventually(t *testing.T, failure string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute: %s", failure)
-		}
-	}
-}
+	"github.com/seamark/seamark/test/chaintest"
+)
 
 // pid waits for a process ID in a file and returns it.
 func pid(t *testing.T, file string) int {
 	t.Helper()
 	n := 0
-	eventually(t, "no process ID in "+file, func() bool {
+	chaintest.Eventually(t, "a process ID in "+file, func() bool {
 		text, _ := os.ReadFile(file)
 		var err error
 		n, err = strconv.Atoi(strings.TrimSpace(string(text)))

@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 const objects = `
@@ -174,13 +176,13 @@ func (w *world) request(method, path string, headers ...string) (int, string) {
 // eventually fails unless the page has the text within a minute.
 func (w *world) eventually(path, want string) {
 	w.t.Helper()
-	body := ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if _, body = w.request("GET", path); strings.Contains(body, want) {
-			return
+	chaintest.Within(w.t, time.Minute, func() string {
+		_, body := w.request("GET", path)
+		if strings.Contains(body, want) {
+			return ""
 		}
-	}
-	w.t.Errorf("GET %s: got %s, want it to contain %s", path, body, want)
+		return fmt.Sprintf("GET %s: got %s, want it to contain %s", path, body, want)
+	})
 }
 
 const stock = `. {

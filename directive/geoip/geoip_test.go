@@ -299,11 +299,12 @@ func TestChangedFile(t *testing.T) {
 	q := query(t, "81.2.69.142", nil)
 	eventually := func(what string, ok func() bool) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("timed out waiting for %s; log:\n%s", what, log)
+		chaintest.Within(t, time.Minute, func() string {
+			if ok() {
+				return ""
 			}
-		}
+			return what + "; log:\n" + log.String()
+		})
 	}
 	code := func(want string) func() bool {
 		return func() bool { return read(q, "geoip/country/code") == want }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/watch"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // Each change of the ConfigMap is noticed by an event, or without events by the next
@@ -93,7 +94,7 @@ func TestDirectoryFiles(t *testing.T) {
 	w.becomes("", configText("10.0.0.1"), configText("10.0.0.1")+" federation=c:d", configText("10.0.0.1")+" federation=e:f", configText("10.0.0.1")+" federation=g:h")
 
 	must(t, os.RemoveAll(dir))
-	eventually(t, "the default", func() bool { all := w.calls(); return all[len(all)-1] == "" })
+	chaintest.Eventually(t, "the default", func() bool { all := w.calls(); return all[len(all)-1] == "" })
 	if lines := w.said("unknown key"); len(lines) != 1 || !strings.Contains(lines[0], "key=README") || !strings.Contains(lines[0], "DEBUG") {
 		t.Errorf("got %q in the log, want one debug message about the unknown key README", lines)
 	}
@@ -255,7 +256,7 @@ func TestDirectorySwaps(t *testing.T) {
 	whole := func(i int) string {
 		return fmt.Sprintf("%s upstreams=[10.0.0.%d:53]", configText(fmt.Sprintf("10.0.0.%d", i)), i)
 	}
-	eventually(t, "the last", func() bool { all := w.calls(); return len(all) > 0 && all[len(all)-1] == whole(last) })
+	chaintest.Eventually(t, "the last", func() bool { all := w.calls(); return len(all) > 0 && all[len(all)-1] == whole(last) })
 	at := 0
 	for _, call := range w.calls() {
 		i := at + 1

@@ -12,6 +12,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // text writes a block's directives, one a line.
@@ -205,7 +206,7 @@ func TestFollower(t *testing.T) {
 
 func (w *watcher) eventuallySays(words string) {
 	w.Helper()
-	eventually(w.T, words, func() bool { return len(w.said(words)) > 0 })
+	chaintest.Eventually(w.T, words, func() bool { return len(w.said(words)) > 0 })
 }
 
 // ExpandOnce reads directories; a ConfigMap in a cluster counts as the defaults.
@@ -269,7 +270,7 @@ func TestFollowerChecks(t *testing.T) {
 	}
 	w.eventuallySays(`error="one reason; another" in_use=defaults`)
 	m.swap(stub("10.0.0.1"))
-	eventually(t, "the valid state is served", func() bool { return strings.Contains(text(f.Read().Servers[0]), "10.0.0.1:53") })
+	chaintest.Eventually(t, "the valid state is served", func() bool { return strings.Contains(text(f.Read().Servers[0]), "10.0.0.1:53") })
 	m.swap(stub("10.0.0.9"))
 	w.eventuallySays(`error="one reason; another" in_use="last valid state"`)
 	if got := text(f.Read().Servers[0]); !strings.Contains(got, "10.0.0.1:53") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 func must(t *testing.T, err error) {
@@ -26,15 +27,6 @@ func must(t *testing.T, err error) {
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	must(t, os.WriteFile(path, []byte(text), 0o600))
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("condition not met within a minute: %s", what)
-		}
-	}
 }
 
 // A watcher runs a source until the end of the test and records its calls.
@@ -151,7 +143,7 @@ func (w *watcher) shows(format string, args ...any) bool {
 func (w *watcher) counts(applied, invalid int, valid bool) {
 	w.Helper()
 	for result, n := range map[string]int{"applied": applied, "invalid": invalid} {
-		eventually(w.T, fmt.Sprintf("%s %d", result, n), func() bool {
+		chaintest.Eventually(w.T, fmt.Sprintf("%s %d", result, n), func() bool {
 			return w.shows(`seamark_kubedns_config_updates_total{source=%q,result=%q} %d`, w.name, result, n)
 		})
 	}

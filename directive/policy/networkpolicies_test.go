@@ -103,11 +103,11 @@ func TestNetworkPolicies(t *testing.T) {
 	}
 
 	c.put(t, "policies.yaml", networkPolicyText("new", "Admin", "1", agents, "{action: Deny, to: [{domainNames: [www.good.test]}]}"))
-	eventually(t, "the new policy decides", func() bool {
+	chaintest.Eventually(t, "the new policy decides", func() bool {
 		return rcode(s, "10.1.0.1", "www.good.test") == "NXDOMAIN" && rcode(s, "10.1.0.1", "other.test") == "NOERROR"
 	})
 	c.put(t, "policies.yaml", "")
-	eventually(t, "no policy decides", func() bool { return rcode(s, "10.1.0.1", "www.good.test") == "NOERROR" })
+	chaintest.Eventually(t, "no policy decides", func() bool { return rcode(s, "10.1.0.1", "www.good.test") == "NOERROR" })
 	if got := rcode(s, "10.1.0.3", "other.test"); got != "NOERROR" {
 		t.Errorf("without policies: got %s, want NOERROR", got)
 	}

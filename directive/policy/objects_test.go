@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	mdns "github.com/miekg/dns"
 
@@ -44,7 +43,7 @@ func serveFolder(t testing.TB, options string, c *folderCluster, old *chaintest.
 	t.Helper()
 	b := planFolder(t, options, c)
 	s, p := chaintest.Run(t, b, old), config.Find[*Policy](b)[0]
-	eventually(t, "the objects are read", p.Ready)
+	chaintest.Eventually(t, "the objects are read", p.Ready)
 	return s, p
 }
 
@@ -66,15 +65,6 @@ func planFolder(t testing.TB, options string, c *folderCluster) *config.Block {
 		t.Fatal(err)
 	}
 	return b
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute: want that %s", what)
-		}
-	}
 }
 
 // rcode returns the code of the answer for a client.
@@ -106,7 +96,7 @@ func TestObjectsBeforeFirstQuery(t *testing.T) {
 	if err := b.Started(start); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the objects are read", p.Ready)
+	chaintest.Eventually(t, "the objects are read", p.Ready)
 	s := &chaintest.Block{Plan: b, Start: start}
 	s.Server = chaintest.NewServer(t, map[string]*dns.Chain{".": b.Chain.CopyFor("dns://:53", ".")})
 	for name, want := range map[string]string{"line.test": "NXDOMAIN", "label.test": "NXDOMAIN", "other.test": "NOERROR"} {
@@ -150,11 +140,11 @@ func TestNamespaceLabels(t *testing.T) {
 	}
 
 	c.put(t, "b.yaml", namespaceText("b", "tenant: robots"))
-	eventually(t, "the new labels of b decide", func() bool { return denied("10.1.0.2") == "agents.test" })
+	chaintest.Eventually(t, "the new labels of b decide", func() bool { return denied("10.1.0.2") == "agents.test" })
 	c.put(t, "a.yaml", namespaceText("a", "tenant: strict"))
-	eventually(t, "the earlier group named has a", func() bool { return denied("10.1.0.1") == "named.test" })
+	chaintest.Eventually(t, "the earlier group named has a", func() bool { return denied("10.1.0.1") == "named.test" })
 	c.put(t, "none.yaml", namespaceText("none", "tenant: strict"))
-	eventually(t, "the new namespace has the group strict", func() bool { return denied("10.1.0.3") == "strict.test" })
+	chaintest.Eventually(t, "the new namespace has the group strict", func() bool { return denied("10.1.0.3") == "strict.test" })
 }
 
 // The objects of a namespace deny names to its own pods; they allow what the group denies only with widen,
@@ -199,17 +189,17 @@ func TestObjects(t *testing.T) {
 		// An error keeps the last valid state; a name of two objects is the older one's; an object that is
 		// deleted denies nothing.
 		c.put(t, "a.yaml", configMapText("team-a", "names", 1, "deny *.a.test"))
-		eventually(t, "the first valid state is served", func() bool { return rcode(s, "10.1.0.1", "bad.test") == "NOERROR" })
+		chaintest.Eventually(t, "the first valid state is served", func() bool { return rcode(s, "10.1.0.1", "bad.test") == "NOERROR" })
 		c.put(t, "a.yaml", configMapText("team-a", "names", 1, "deny new.test", "forbid everything"))
 		c.put(t, "young.yaml", configMapText("team-a", "young", 2, "deny *.a.test young.test"))
-		eventually(t, "the younger object is served", func() bool { return rcode(s, "10.1.0.1", "young.test") == "NXDOMAIN" })
-		eventually(t, "the error is told", func() bool { return p.objects.Load().Counts().Faulty == 2 })
+		chaintest.Eventually(t, "the younger object is served", func() bool { return rcode(s, "10.1.0.1", "young.test") == "NXDOMAIN" })
+		chaintest.Eventually(t, "the error is told", func() bool { return p.objects.Load().Counts().Faulty == 2 })
 		if got := []string{rcode(s, "10.1.0.1", "new.test"), rcode(s, "10.1.0.1", "y.a.test")}; fmt.Sprint(got) != "[NOERROR NXDOMAIN]" {
 			t.Errorf("with an error: got %v, want the last valid state", got)
 		}
 		c.put(t, "a.yaml", "")
 		c.put(t, "young.yaml", "")
-		eventually(t, "nothing is denied", func() bool {
+		chaintest.Eventually(t, "nothing is denied", func() bool {
 			return rcode(s, "10.1.0.1", "y.a.test")+rcode(s, "10.1.0.1", "young.test") == "NOERRORNOERROR"
 		})
 	}

@@ -95,16 +95,7 @@ func write(t testing.TB, path, text string) {
 // eventually waits until is returns "". BIND repeats a failed first transfer after a minute.
 func eventually(t testing.TB, is func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; {
-		why := is()
-		if why == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after two minutes: %s", why)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	chaintest.Within(t, 2*time.Minute, is)
 }
 
 // axfr returns the records of a zone as text, sorted, with one SOA record.

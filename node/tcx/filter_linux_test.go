@@ -7,6 +7,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // filterNames returns the names of the BPF filters of an interface, in their order.
@@ -66,7 +68,7 @@ func TestFilters(t *testing.T) {
 	other := add(foreign, clsactEgress, "policy")
 
 	c, log := openWith(t, Options{Clsact: true})
-	eventually(t, "three captured interfaces", c.captures(3))
+	chaintest.Eventually(t, "three captured interfaces", c.captures(3))
 	for index, want := range map[int]string{own: "seamark_query seamark_reply", left: "seamark_query seamark_reply", foreign: "policy"} {
 		if got := filterNames(conn, index); got != want {
 			t.Errorf("filters of interface %d: got %q, want %q", index, got, want)
@@ -78,7 +80,7 @@ func TestFilters(t *testing.T) {
 
 	// Another instance, such as during an upgrade, comes first and leaves this one alone.
 	second, _ := openWith(t, Options{Clsact: true})
-	eventually(t, "three captured interfaces", second.captures(3))
+	chaintest.Eventually(t, "three captured interfaces", second.captures(3))
 	if got, want := filterNames(conn, own), "seamark_query seamark_query seamark_reply seamark_reply"; got != want {
 		t.Errorf("filters of two instances: got %q, want %q", got, want)
 	}
@@ -94,7 +96,7 @@ func TestFilters(t *testing.T) {
 		t.Fatal(err)
 	}
 	ip(t, "link set pod0 address 02:00:00:00:00:11\n") // a message about a change
-	eventually(t, "filters after the removal of the qdisc", func() bool { return filterNames(conn, own) == "seamark_query seamark_reply" })
+	chaintest.Eventually(t, "filters after the removal of the qdisc", func() bool { return filterNames(conn, own) == "seamark_query seamark_reply" })
 	if !strings.Contains(log.String(), "adding them again") {
 		t.Errorf("log: got\n%s\nwant a warning about removed filters", log)
 	}
@@ -176,7 +178,7 @@ func TestFiltersIngress(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, log := openWith(t, Options{Clsact: true})
-	eventually(t, "reason in the log", func() bool { return strings.Contains(log.String(), "the qdisc ingress of another program") })
+	chaintest.Eventually(t, "reason in the log", func() bool { return strings.Contains(log.String(), "the qdisc ingress of another program") })
 	if got := c.Counters().Interfaces; got != 0 {
 		t.Errorf("captured interfaces: got %d, want none", got)
 	}
@@ -199,7 +201,7 @@ func TestInterfacesMany(t *testing.T) {
 		}
 		start := time.Now()
 		c, _ := openWith(t, Options{Clsact: clsact})
-		eventually(t, "200 captured interfaces", c.captures(200))
+		chaintest.Eventually(t, "200 captured interfaces", c.captures(200))
 		took := time.Since(start)
 		c.Close()
 		t.Logf("200 interfaces, clsact %v: captured within %v of the start, released in %v", clsact, took.Round(time.Millisecond), (time.Since(start) - took).Round(time.Millisecond))

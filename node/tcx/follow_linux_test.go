@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/debian"
 )
 
@@ -117,15 +118,6 @@ func openWith(t *testing.T, o Options) (*Capture, *lockedBuffer) {
 	return c, log
 }
 
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s within a minute", what)
-		}
-	}
-}
-
 func (c *Capture) captures(n uint64) func() bool {
 	return func() bool { return c.Counters().Interfaces == n }
 }
@@ -142,13 +134,13 @@ func TestInterfaces(t *testing.T) {
 	pid := pods(t)
 	ip(t, veths(pid, 2)+"link add here type veth peer name there\n")
 	c, log := openCapture(t, "")
-	eventually(t, "two captured interfaces", c.captures(2))
+	chaintest.Eventually(t, "two captured interfaces", c.captures(2))
 	ip(t, "link del pod0\nlink del pod1\n")
-	eventually(t, "end of the interfaces", c.captures(0))
+	chaintest.Eventually(t, "end of the interfaces", c.captures(0))
 	start := time.Now()
 	ip(t, veths(pid, 60))
 	added := time.Since(start)
-	eventually(t, "60 captured interfaces", c.captures(60))
+	chaintest.Eventually(t, "60 captured interfaces", c.captures(60))
 	t.Logf("60 interfaces were added in %v and captured in %v", added, time.Since(start))
 	if text := log.String(); strings.Contains(text, "level=WARN") || strings.Contains(text, "level=ERROR") {
 		t.Errorf("log: got warnings:\n%s", text)
@@ -167,7 +159,7 @@ func TestInterfacesAtStart(t *testing.T) {
 	ip(t, veths(pods(t), 60))
 	start := time.Now()
 	c, log := openCapture(t, "pod*")
-	eventually(t, "60 captured interfaces", c.captures(60))
+	chaintest.Eventually(t, "60 captured interfaces", c.captures(60))
 	t.Logf("captured in %v: %s", time.Since(start), log.String())
 }
 
@@ -191,7 +183,7 @@ func TestInterfacesFlap(t *testing.T) {
 		ip(t, lines.String())
 	}
 	ip(t, veths(pid, 3))
-	eventually(t, "three captured interfaces", c.captures(3))
+	chaintest.Eventually(t, "three captured interfaces", c.captures(3))
 	c.Close()
 	if got := len(c.free); got != c.program.limit {
 		t.Errorf("free places after the end: got %d, want %d", got, c.program.limit)
@@ -210,7 +202,7 @@ func TestPorts(t *testing.T) {
 	pid := pods(t)
 	ip(t, veths(pid, 2)+"link add bridge0 type bridge\nlink set pod0 master bridge0\n")
 	c, log := openCapture(t, "")
-	eventually(t, "two captured interfaces", c.captures(2))
+	chaintest.Eventually(t, "two captured interfaces", c.captures(2))
 	ip(t, "link set bridge0 address 02:00:00:00:00:77\n")
 	var slot uint32
 	index := interfaceIndex(t, "pod0")
@@ -219,14 +211,14 @@ func TestPorts(t *testing.T) {
 	}
 	var mac [8]byte
 	copy(mac[:], []byte{2, 0, 0, 0, 0, 0x77})
-	eventually(t, "address of the bridge", func() bool { return c.program.state(slot).mac.Load() == native(mac) })
+	chaintest.Eventually(t, "address of the bridge", func() bool { return c.program.state(slot).mac.Load() == native(mac) })
 	if out, err := exec.Command("ip", "link", "add", "vrf0", "type", "vrf", "table", "10").CombinedOutput(); err != nil {
 		t.Logf("the kernel has no VRF: %s", out)
 		return
 	}
 	ip(t, "link set pod1 master vrf0\n")
-	eventually(t, "one captured interface", c.captures(1))
-	eventually(t, "reason in the log", func() bool { return strings.Contains(log.String(), "only bridges deliver packets") })
+	chaintest.Eventually(t, "one captured interface", c.captures(1))
+	chaintest.Eventually(t, "reason in the log", func() bool { return strings.Contains(log.String(), "only bridges deliver packets") })
 }
 
 func interfaceIndex(t *testing.T, name string) int {

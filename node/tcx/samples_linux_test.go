@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A sampleReader has the samples that an observer got.
@@ -51,16 +52,6 @@ func (r *sampleReader) all() []takenSample {
 // sampling reports whether the programs produce samples.
 func (b *repeatBench) sampling() bool { return b.replies.sampling.share.Load() > 0 }
 
-// eventually waits for a condition.
-func (b *repeatBench) eventually(what string, condition func() bool) {
-	b.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.t.Fatalf("after a minute: %s", what)
-		}
-	}
-}
-
 // While an observer wants samples, it gets each query that is answered by a repeated reply, as the pod has sent it, with
 // the reply as it is sent. Without one the programs produce none.
 func TestSamples(t *testing.T) {
@@ -77,7 +68,7 @@ func TestSamples(t *testing.T) {
 	}
 
 	b.samples.wanted.Store(int64(dns.ManySamples))
-	b.eventually("want samples with a reader", b.sampling)
+	chaintest.Eventually(b.t, "want samples with a reader", b.sampling)
 	begin := time.Now()
 	var want []takenSample
 	for i, c := range []conversation{over4, over6, over4} {
@@ -91,7 +82,7 @@ func TestSamples(t *testing.T) {
 			packet: f.payload, reply: reply, peer: peer, local: netip.AddrPortFrom(c.alias, 53), weight: 1, answeredBy: "answerer",
 		})
 	}
-	b.eventually("want three samples", func() bool { return len(b.samples.all()) >= len(want) })
+	chaintest.Eventually(b.t, "want three samples", func() bool { return len(b.samples.all()) >= len(want) })
 	for i, got := range b.samples.all() {
 		if age := got.start.Sub(begin); age < -time.Second || age > time.Minute {
 			t.Errorf("sample %d: got the time %s, want one after %s", i, got.start, begin)
@@ -102,7 +93,7 @@ func TestSamples(t *testing.T) {
 	}
 
 	b.samples.wanted.Store(int64(dns.NoSamples))
-	b.eventually("want no samples without a reader", func() bool { return !b.sampling() })
+	chaintest.Eventually(b.t, "want no samples without a reader", func() bool { return !b.sampling() })
 	if n := b.replies.LostSamples(); n > 0 {
 		t.Errorf("got %d lost samples, want none", n)
 	}
@@ -121,7 +112,7 @@ func TestSamplesLost(t *testing.T) {
 	b.serve(query, pod4, alias4)
 	in := over4.query(frame{payload: query})
 	b.samples.wanted.Store(int64(dns.ManySamples))
-	b.eventually("want samples with a reader", b.sampling)
+	chaintest.Eventually(b.t, "want samples with a reader", b.sampling)
 
 	const sent = 300
 	b.samples.hold.Lock()
@@ -136,8 +127,8 @@ func TestSamplesLost(t *testing.T) {
 		t.Errorf("got %d lost samples, want at least %d", lost, sent-2*room)
 	}
 
-	b.eventually("want the lost samples counted", func() bool { return b.replies.LostSamples() >= lost })
-	b.eventually("want a sample that stands for the lost ones", func() bool {
+	chaintest.Eventually(b.t, "want the lost samples counted", func() bool { return b.replies.LostSamples() >= lost })
+	chaintest.Eventually(b.t, "want a sample that stands for the lost ones", func() bool {
 		b.send(in)
 		for _, got := range b.samples.all() {
 			if got.weight > float64(lost) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 func listen(t *testing.T, b *memory.Budget) *Listener {
@@ -46,15 +47,6 @@ func receive(t *testing.T, l *Listener, from string) (net.Conn, error) {
 		})
 	}
 	return conn, err
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
 }
 
 // Receivers of one client do not keep those of another away.
@@ -121,7 +113,7 @@ func TestListenerBoundsMemory(t *testing.T) {
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
-	eventually(t, "no memory is in use", func() bool {
+	chaintest.Eventually(t, "no memory is in use", func() bool {
 		l.Send([]byte("x")) // the next messages show that the receivers have gone
 		return b.Part(memory.Replies).Used == 0
 	})

@@ -2,6 +2,7 @@ package chaintest
 
 import (
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -73,9 +74,26 @@ func Metric(r *metrics.Registry, series string) string {
 // Eventually waits until a condition is met.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	Within(t, patience, func() string {
+		if ok() {
+			return ""
+		}
+		return what
+	})
+}
+
+// Within waits until differs returns "", for limit at most. Until then differs returns what is missing. The
+// failure has the stacks of goroutines, too.
+func Within(t testing.TB, limit time.Duration, differs func() string) {
+	t.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+		why := differs()
+		if why == "" {
+			return
+		}
 		if time.Now().After(end) {
-			t.Fatalf("condition is not met after %v: %s", patience, what)
+			buf := make([]byte, 64<<10)
+			t.Fatalf("condition is not met after %v: %s\n%s", limit, why, buf[:runtime.Stack(buf, true)])
 		}
 	}
 }

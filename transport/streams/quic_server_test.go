@@ -270,15 +270,6 @@ func wantClosed(t *testing.T, c *quic.Conn, code closeCode) {
 	}
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
-}
-
 // count returns the value of a metric.
 func (s *server) count(series string) (n int) {
 	var text strings.Builder

@@ -17,6 +17,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/transport"
 )
 
@@ -25,7 +26,7 @@ func TestQUICSizesAndOrder(t *testing.T) {
 	s := serve(t, Options{})
 	c := s.dial()
 	parked := c.ask("600.wait.")
-	eventually(t, "the query waits", func() bool { return s.wait.arrived.Load() == 1 })
+	chaintest.Eventually(t, "the query waits", func() bool { return s.wait.arrived.Load() == 1 })
 	for _, n := range []int{0, 1, 12, 13, 100, 570} {
 		wantReply(t, c.ask(fmt.Sprintf("%d.in.", n)), n)
 	}
@@ -47,7 +48,7 @@ func TestQUICSizesAndOrder(t *testing.T) {
 	stream := c.send(framed(nil, packet))
 	_ = stream.Close()
 	wantReply(t, stream, 1)
-	eventually(t, "all replies are counted", func() bool {
+	chaintest.Eventually(t, "all replies are counted", func() bool {
 		return s.count(`coredns_dns_quic_responses_total{server="quic://test",status="0x0"}`) == 9
 	})
 }
@@ -66,13 +67,13 @@ func TestQUICIncompleteQueries(t *testing.T) {
 		return slow
 	}
 	slow := begin()
-	eventually(t, "four streams wait", func() bool { return s.waiting.Used() == 4 })
+	chaintest.Eventually(t, "four streams wait", func() bool { return s.waiting.Used() == 4 })
 	wantReset(t, c.send(query(t, "1.in.")[:10]), 4)
 	wantReply(t, c.ask("1.in."), 1)
 	for _, stream := range slow {
 		stream.CancelWrite(3)
 	}
-	eventually(t, "no stream waits", func() bool { return s.waiting.Used() == 0 })
+	chaintest.Eventually(t, "no stream waits", func() bool { return s.waiting.Used() == 0 })
 
 	s.SetLimits(transport.Limits{MessageTimeout: 100 * time.Millisecond})
 	for _, stream := range begin() {
@@ -107,7 +108,7 @@ func TestQUICResets(t *testing.T) {
 	}
 	close(s.wait.gate)
 	wantReply(t, c.ask("1.in."), 1)
-	eventually(t, "no stream is left", func() bool { return s.waiting.Used() == 0 && s.load.large.Used() == 0 })
+	chaintest.Eventually(t, "no stream is left", func() bool { return s.waiting.Used() == 0 && s.load.large.Used() == 0 })
 }
 
 // Replies that their client does not read are reset.
@@ -123,7 +124,7 @@ func TestQUICSlowReader(t *testing.T) {
 	defer func() { _ = conn.CloseWithError(0, "") }()
 	c := client{conn, t}
 	stream := c.ask("600.in.")
-	eventually(t, "the reply is given up", func() bool {
+	chaintest.Eventually(t, "the reply is given up", func() bool {
 		return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) == 1
 	})
 	wantReset(t, stream, 4)
@@ -204,7 +205,7 @@ func TestQUICClientConnectionLimit(t *testing.T) {
 		wantReply(t, c.ask("1.in."), 1)
 	}
 	_ = open[0].CloseWithError(0, "")
-	eventually(t, "the client may connect again", func() bool { return s.sessions.Count() == 2 })
+	chaintest.Eventually(t, "the client may connect again", func() bool { return s.sessions.Count() == 2 })
 	wantReply(t, s.dial().ask("1.in."), 1)
 }
 
@@ -252,14 +253,14 @@ func TestQUICHalfOpen(t *testing.T) {
 		_, _ = rand.Read(initial[6:14]) // another connection ID makes the packet invalid, but not for the header
 		_, _ = c.Write(initial)
 	}
-	eventually(t, "clients have to show that they receive packets", s.sessions.NeedsVerification)
+	chaintest.Eventually(t, "clients have to show that they receive packets", s.sessions.NeedsVerification)
 	if n := s.sessions.Count(); n > 1+40/4 {
 		t.Errorf("got %v connections, want at most 11", n)
 	}
 	s.SetLimits(transport.Limits{})
 	wantReply(t, s.dial().ask("1.in."), 1)
 	wantReply(t, before.ask("1.in."), 1)
-	eventually(t, "only two connections are left", func() bool { return s.sessions.Count() == 2 })
+	chaintest.Eventually(t, "only two connections are left", func() bool { return s.sessions.Count() == 2 })
 }
 
 // captureInitial returns the first packet of a handshake.
@@ -293,7 +294,7 @@ func TestQUICSetTLS(t *testing.T) {
 	config := clientTLS()
 	first := s.dialWith(config)
 	wantReply(t, first.ask("1.in."), 1)
-	eventually(t, "a session is resumed", func() bool { return s.dialWith(config).ConnectionState().TLS.DidResume })
+	chaintest.Eventually(t, "a session is resumed", func() bool { return s.dialWith(config).ConnectionState().TLS.DidResume })
 	changed := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
 	s.SetTLS(func() *tls.Config { return changed })
 	wantReply(t, first.ask("1.in."), 1)
@@ -311,7 +312,7 @@ func TestQUICHandOver(t *testing.T) {
 	old := serve(t, Options{})
 	open := old.dial()
 	parked := open.ask("1.wait.")
-	eventually(t, "the query waits", func() bool { return old.wait.arrived.Load() == 1 })
+	chaintest.Eventually(t, "the query waits", func() bool { return old.wait.arrived.Load() == 1 })
 	files, err := old.Files()
 	if err != nil {
 		t.Fatal(err)

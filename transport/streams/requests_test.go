@@ -15,6 +15,7 @@ import (
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/race"
 	"github.com/seamark/seamark/transport"
 	"github.com/seamark/seamark/wire"
@@ -112,12 +113,12 @@ func TestRequestsWithoutWindow(t *testing.T) {
 			_, err = c.Write(headersFrame(stream))
 		}
 	}
-	eventually(t, "requests are refused", func() bool { return refused.Value() > 0 })
+	chaintest.Eventually(t, "requests are refused", func() bool { return refused.Value() > 0 })
 
 	for _, c := range conns {
 		_ = c.Close()
 	}
-	eventually(t, "no request is counted", func() bool { return l.requests.used.Load() == 0 })
+	chaintest.Eventually(t, "no request is counted", func() bool { return l.requests.used.Load() == 0 })
 }
 
 // headersFrame returns the HEADERS frame of a GET request without a body (RFC 9113 §6.2): :method, :scheme, :path

@@ -7,6 +7,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/transport"
 )
 
@@ -55,9 +56,9 @@ func TestWindowIsCounted(t *testing.T) {
 	for range 3 {
 		wantReply(t, c.ask("500.in."), 500)
 	}
-	eventually(t, "the window is counted once", func() bool { return used() == before+window })
+	chaintest.Eventually(t, "the window is counted once", func() bool { return used() == before+window })
 	_ = c.CloseWithError(0, "")
-	eventually(t, "the memory is free", func() bool { return used() == 0 })
+	chaintest.Eventually(t, "the memory is free", func() bool { return used() == 0 })
 
 	c = s.dial()
 	b.Force(memory.QUIC, b.Max(memory.QUIC))
@@ -65,5 +66,5 @@ func TestWindowIsCounted(t *testing.T) {
 		wantReply(t, c.ask("500.in."), 500)
 	}
 	_ = c.CloseWithError(0, "")
-	eventually(t, "no memory of the connection", func() bool { return used() == b.Max(memory.QUIC) })
+	chaintest.Eventually(t, "no memory of the connection", func() bool { return used() == b.Max(memory.QUIC) })
 }
