@@ -27,6 +27,8 @@ type sample struct {
 	Bytes     float64 `json:"bytes"`      // size of an answer
 	P50       float64 `json:"p50_ms"`     // 0 over TCP; a lost query counts as a second
 	P99       float64 `json:"p99_ms"`     // as P50
+	Trip50    float64 `json:"trip50_ms"`  // as P50, from the time when the query was sent, late or not
+	Trip99    float64 `json:"trip99_ms"`
 	Answered  int     `json:"answered"`   // correct answers
 	Lost      int     `json:"lost"`       // queries without an answer within a second
 	Wrong     int     `json:"wrong"`      // wrong answers
@@ -79,13 +81,14 @@ type comparison struct {
 	sockets, window int
 	rate            float64 // also 0 if there is a transport
 	longer          int     // how many times as long a run is
+	expires         bool    // what the load before the first run has made is gone at the next one
 }
 
 // load returns the load of a comparison for a server.
 func (b *bench) load(s *server, c comparison) load {
 	l := load{to: s.addr(), lookups: b.work[c.workload].lookups, transport: overUDP, sockets: cmp.Or(c.sockets, 16),
 		window: cmp.Or(c.window, 100), rate: c.rate, time: b.time * time.Duration(max(1, c.longer)), cpu: b.cpu(1),
-		namespaces: s.pods}
+		namespaces: s.pods, expires: c.expires}
 	switch {
 	case c.transport != "":
 		l.transport = c.transport
@@ -140,13 +143,7 @@ func (b *bench) compare(ctx context.Context, scenario, title string, contenders 
 	var able []int
 	for i, c := range contenders {
 		results[i] = &result{Scenario: scenario, Title: title, Label: c.label, Load: c.load.String()}
-		warm := c.load
-		warm.time = min(warm.time/2+50*time.Millisecond, 500*time.Millisecond)
-		if warm.rate > 0 {
-			warm.rate = min(warm.rate, 20000)
-		}
-
-		t, err := warm.run(ctx)
+		t, err := c.load.before().run(ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return err
@@ -161,6 +158,11 @@ func (b *bench) compare(ctx context.Context, scenario, title string, contenders 
 
 	for _, order := range turns(len(able), b.rounds) {
 		for _, k := range order {
+			if c := contenders[able[k]]; c.load.expires {
+				if _, err := c.load.before().run(ctx); err != nil {
+					return fmt.Errorf("%s, %s: %w", title, c.label, err)
+				}
+			}
 			s, err := measure(ctx, contenders[able[k]])
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", title, contenders[able[k]].label, err)
@@ -175,6 +177,15 @@ func (b *bench) compare(ctx context.Context, scenario, title string, contenders 
 	return nil
 }
 
+// before returns the load before a measurement.
+func (l load) before() load {
+	l.time = min(l.time/2+50*time.Millisecond, 500*time.Millisecond)
+	if l.rate > 0 {
+		l.rate = min(l.rate, 20000)
+	}
+	return l
+}
+
 // keep adds a result to the report, and its CPU time, if the answers were right,
 // to the series by which goals are judged.
 func (b *bench) keep(r *result) {
@@ -185,8 +196,8 @@ func (b *bench) keep(r *result) {
 	} else {
 		b.series[r.Scenario+"/"+r.Label] = r.values(cpuOf)
 		b.series[r.Scenario+" machine/"+r.Label] = r.values(func(s sample) float64 { return s.Machine })
-		b.series[r.Scenario+" p50/"+r.Label] = r.values(func(s sample) float64 { return s.P50 })
-		b.series[r.Scenario+" p99/"+r.Label] = r.values(func(s sample) float64 { return s.P99 })
+		b.series[r.Scenario+" p50/"+r.Label] = r.values(func(s sample) float64 { return s.Trip50 })
+		b.series[r.Scenario+" p99/"+r.Label] = r.values(func(s sample) float64 { return s.Trip99 })
 	}
 	fmt.Fprintf(b.out, "%-12s %-22s %7.2f µs/answer (%.2f to %.2f)  %8.0f answers/s  %5.0f bytes\n", r.Scenario,
 		r.Label,
@@ -249,6 +260,8 @@ func newSample(t *tally, before, after usage, elapsed time.Duration) sample {
 		Answered: t.answered - t.wrong, Lost: t.lost, Wrong: t.wrong, WrongText: t.example,
 	}
 	if len(t.latencies) > 0 {
+		slices.Sort(t.trips)
+		s.Trip50, s.Trip99 = percentile(t.trips, 0.50)*1e3, percentile(t.trips, 0.99)*1e3
 		s.P50 = percentile(t.latencies, 0.50) * 1e3
 		s.P99 = percentile(t.latencies, 0.99) * 1e3
 	}

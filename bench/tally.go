@@ -33,6 +33,7 @@ type load struct {
 	rate      float64       // queries per second, independent of replies; 0: as fast as the window allows
 	time      time.Duration // duration
 	cpu       int           // CPU to run on; negative is any
+	expires   bool          // see comparison
 
 	namespaces []*os.File // network namespaces that the sockets are opened in by turns; ours without any
 }
@@ -66,6 +67,7 @@ type tally struct {
 	bytes                       int // of all answers
 	elapsed                     time.Duration
 	latencies                   []float64 // seconds; UDP only
+	trips                       []float64 // likewise, from the time of sending on
 	example                     string    // a wrong answer
 }
 

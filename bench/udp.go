@@ -35,6 +35,7 @@ type pending struct {
 	id     uint16
 	waits  bool
 	at     time.Duration // the time when it was sent or, with a rate, due
+	sent   time.Duration
 }
 
 // A generator sends queries and reads answers on one thread. With a rate, the
@@ -190,8 +191,9 @@ func (g *generator) untilNext(now time.Duration) time.Duration {
 func (g *generator) send(c *client, now time.Duration) error {
 	for c.owed > 0 {
 		n := min(c.owed, burst)
+		sent := clock()
 		for i := range n {
-			g.fill(c, i, now)
+			g.fill(c, i, now, sent)
 		}
 		for sent := 0; sent < n; {
 			k, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(c.fd), uintptr(unsafe.Pointer(&g.out[sent])),
@@ -213,7 +215,7 @@ func (g *generator) send(c *client, now time.Duration) error {
 }
 
 // fill builds the i-th datagram of a burst.
-func (g *generator) fill(c *client, i int, now time.Duration) {
+func (g *generator) fill(c *client, i int, now, sent time.Duration) {
 	at := now
 	if g.rate > 0 { // the time when it was due: the last ones of the schedule
 		at = g.start + time.Duration(float64(g.tally.sent+i+1)/g.rate*float64(time.Second))
@@ -224,7 +226,7 @@ func (g *generator) fill(c *client, i int, now time.Duration) {
 		g.lose(c, p) // slots queries were sent after it
 	}
 	c.out++
-	*p = pending{int32(g.at), c.next, true, at}
+	*p = pending{int32(g.at), c.next, true, at, sent}
 	n := copy(g.outRoom[i][:], g.lookups[g.at].packet)
 	binary.BigEndian.PutUint16(g.outRoom[i][:], c.next)
 	g.outIO[i].SetLen(n)
@@ -296,6 +298,7 @@ func (g *generator) took(c *client, packet []byte, now time.Duration) {
 		c.owed++
 	}
 	g.tally.latencies = append(g.tally.latencies, (now - p.at).Seconds())
+	g.tally.trips = append(g.tally.trips, (now - p.sent).Seconds())
 	g.tally.got(g.lookups[p.lookup], packet)
 }
 
@@ -322,6 +325,7 @@ func (g *generator) lose(c *client, p *pending) {
 	c.out--
 	g.tally.lost++
 	g.tally.latencies = append(g.tally.latencies, patience.Seconds())
+	g.tally.trips = append(g.tally.trips, patience.Seconds())
 }
 
 // drain waits for the last replies.

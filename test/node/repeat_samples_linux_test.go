@@ -57,6 +57,40 @@ func kernelEvent(lines *bufio.Reader) <-chan string {
 	return found
 }
 
+// clientQueries returns the number of a client's queries in the list of the admin API.
+func (n *testNode) clientQueries(p *nodeProcess, address, client string) float64 {
+	n.t.Helper()
+	page := n.page(p, address, "/v1/top?by=clients")
+	var list traffic.Top
+	if _, body, found := strings.Cut(page, "\n\n"); !found || json.Unmarshal([]byte(body), &list) != nil {
+		n.t.Fatalf("got no list of clients: %q", page)
+	}
+	for _, e := range list.Entries {
+		if e.Key == client {
+			return e.Count
+		}
+	}
+	return 0
+}
+
+// With the capabilities of deploy/node and the sandbox, the list of clients counts a sample of the queries that the
+// kernel answers.
+func TestNodeRepeatClients(t *testing.T) {
+	eachProgramCapture(t, func(n *testNode, capture string) {
+		const admin = "127.0.0.1:8053"
+		n.args = n.files(cached)
+		p := n.startChanged(func(c *exec.Cmd) { confined(c, deployed) }, capture, "-sandbox=required", "-admin="+admin,
+			"-metrics-listen-address=127.0.0.1:9353")
+		c := n.dial("udp", clusterDNS)
+		client := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().String()
+		n.eventually("more queries of the client than have reached the server", p, func() bool {
+			n.ask(c, "start.example.")
+			return n.clientQueries(p, admin, client) > n.total(p, "seamark_node_capture_query_packets_total")+10
+		})
+		n.end(p, syscall.SIGTERM)
+	})
+}
+
 // With the capabilities of deploy/node and the sandbox, tail has a sample of the queries that the kernel answers, with the
 // pod that has sent them.
 func TestNodeRepeatSamples(t *testing.T) {

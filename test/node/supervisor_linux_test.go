@@ -198,15 +198,21 @@ func (n *testNode) killWorkers(capture string) {
 // metrics returns the metrics of a node.
 func (n *testNode) metrics(p *nodeProcess) (text string) {
 	n.t.Helper()
-	n.eventually("metrics", p, func() bool {
+	return n.page(p, "127.0.0.1:9353", "/metrics")
+}
+
+// page returns a page, with the head of the reply.
+func (n *testNode) page(p *nodeProcess, address, path string) (text string) {
+	n.t.Helper()
+	n.eventually(path, p, func() bool {
 		var c net.Conn
 		var err error
-		n.do(func() { c, err = net.Dial("tcp", "127.0.0.1:9353") })
+		n.do(func() { c, err = net.Dial("tcp", address) })
 		if err != nil {
 			return false
 		}
 		defer c.Close()
-		fmt.Fprint(c, "GET /metrics HTTP/1.0\r\n\r\n")
+		fmt.Fprint(c, "GET "+path+" HTTP/1.0\r\nHost: localhost\r\n\r\n")
 		reply, err := io.ReadAll(c)
 		text = strings.ReplaceAll(string(reply), "\r", "")
 		return err == nil
