@@ -57,13 +57,13 @@ func kernelEvent(lines *bufio.Reader) <-chan string {
 	return found
 }
 
-// clientQueries returns the number of a client's queries in the list of the admin API.
+// clientQueries returns the number of a client's queries in the list of the admin API; 0 before there is a list.
 func (n *testNode) clientQueries(p *nodeProcess, address, client string) float64 {
 	n.t.Helper()
-	page := n.page(p, address, "/v1/top?by=clients")
+	_, body, _ := strings.Cut(n.page(p, address, "/v1/top?by=clients"), "\n\n")
 	var list traffic.Top
-	if _, body, found := strings.Cut(page, "\n\n"); !found || json.Unmarshal([]byte(body), &list) != nil {
-		n.t.Fatalf("got no list of clients: %q", page)
+	if json.Unmarshal([]byte(body), &list) != nil {
+		return 0
 	}
 	for _, e := range list.Entries {
 		if e.Key == client {
