@@ -59,9 +59,14 @@ type source struct {
 	imports  int
 	words    int                 // read so far, imports included
 	read     map[string][]byte   // contents of imported files, nil if unreadable
+	patterns map[string][]string // the imported files by the pattern that named them
 	lines    map[string][][]byte // of the Corefile and of imported files
 	open     *Token              // the word before a { that is probably not closed
 	errs     []error
+}
+
+func newSource() *source {
+	return &source{snippets: map[string][]word{}, read: map[string][]byte{}, patterns: map[string][]string{}}
 }
 
 // imported is the rest of a file or of a snippet.
@@ -155,8 +160,8 @@ func (s *source) expandFiles(at Token, pattern, named string, by *imported) {
 	}
 	if len(files) == 0 && !strings.ContainsAny(pattern, "*?[") {
 		s.fail(at, "import: no snippet or file %s", named)
-		return
 	}
+	s.patterns[pattern] = files
 
 	for _, file := range slices.Backward(files) { // the last one pushed is read first
 		text, err := s.file(file)
@@ -176,9 +181,6 @@ func (s *source) expandFiles(at Token, pattern, named string, by *imported) {
 func (s *source) file(name string) ([]byte, error) {
 	if text := s.read[name]; text != nil {
 		return text, nil
-	}
-	if s.read == nil {
-		s.read = map[string][]byte{}
 	}
 
 	text, err := Text(name)

@@ -17,7 +17,7 @@ import (
 // by name, loses their order and the positions of keys, and stops at the first
 // error.
 func Parse(file string, text []byte) ([]Server, error) {
-	s := &source{snippets: map[string][]word{}}
+	s := newSource()
 	return s.parse(file, text)
 }
 

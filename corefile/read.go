@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -26,6 +27,9 @@ type Reading struct {
 	// Err joins all errors. Servers may be incomplete or empty then, as for
 	// Parse.
 	Err error
+	// Unchanged reports whether the files are still those that were read. It parses nothing: a Corefile of
+	// 100,000 words takes 0.1 s and 50 MB. It is nil if only another Reading can tell.
+	Unchanged func() bool
 }
 
 // Read reads the Corefile at path and the files that it imports.
@@ -34,13 +38,39 @@ func Read(path string) Reading {
 	if err != nil {
 		return Reading{Err: fmt.Errorf("reading the Corefile: %w", err)}
 	}
-	return ReadText(path, text)
+	s := newSource()
+	r := s.reading(path, text)
+	if !mayBePipe(path) {
+		r.Unchanged = unchanged(path, s.patterns, r.Sum)
+	}
+	return r
 }
+
+// unchanged returns a function that reports whether a Corefile, with the files that its imports name, has a sum.
+func unchanged(path string, patterns map[string][]string, sum Sum) func() bool {
+	return func() bool {
+		s := newSource()
+		for pattern, files := range patterns {
+			now, err := filepath.Glob(pattern)
+			if err != nil || !slices.Equal(now, files) {
+				return false
+			}
+			for _, file := range files {
+				_, _ = s.file(file) // the sum has an error, too
+			}
+		}
+
+		text, err := Text(path)
+		return err == nil && s.sum(text) == sum
+	}
+}
+
+func mayBePipe(path string) bool { return strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/") }
 
 // readCorefile reads the Corefile itself, which may be a pipe that the shell has made: /dev/stdin,
 // /dev/fd/63. Opening another one would block until there is a writer.
 func readCorefile(path string) ([]byte, error) {
-	if !strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/proc/") {
+	if !mayBePipe(path) {
 		return Text(path)
 	}
 	file, err := os.Open(path)
@@ -53,9 +83,12 @@ func readCorefile(path string) ([]byte, error) {
 
 // ReadText is like Read for a text that has been read.
 func ReadText(file string, text []byte) Reading {
-	s := &source{snippets: map[string][]word{}}
+	return newSource().reading(file, text)
+}
+
+func (s *source) reading(file string, text []byte) Reading {
 	servers, err := s.parse(file, text)
-	return Reading{servers, s.sum(text), err}
+	return Reading{Servers: servers, Sum: s.sum(text), Err: err}
 }
 
 func (s *source) sum(text []byte) (sum Sum) {

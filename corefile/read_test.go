@@ -32,17 +32,21 @@ func TestSum(t *testing.T) {
 	if c := read(); c.Err != nil || len(c.Servers) != 1 || c.Sum.String() != fmt.Sprintf("%x", sha512.Sum512([]byte(plain))) {
 		t.Errorf("got %v", c)
 	}
-	seen := map[Sum]string{read().Sum: "without imports"}
+	before := read()
+	seen := map[Sum]string{before.Sum: "without imports"}
 	step := func(name string) {
 		t.Helper()
 		c := read()
-		if before, again := seen[c.Sum]; again {
-			t.Errorf("%s: got the sum of %s, want another", name, before)
+		if same, again := seen[c.Sum]; again {
+			t.Errorf("%s: got the sum of %s, want another", name, same)
 		}
 		if read().Sum != c.Sum {
 			t.Errorf("%s: got another sum for the same files, want the same", name)
 		}
-		seen[c.Sum] = name
+		if before.Unchanged() || !c.Unchanged() {
+			t.Errorf("%s: got unchanged %v and of the new reading %v, want false and true", name, before.Unchanged(), c.Unchanged())
+		}
+		seen[c.Sum], before = name, c
 	}
 	put("Corefile", "a {\n import one\n import d/*\n import one\n}\n")
 	step("a missing file")

@@ -55,8 +55,13 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level s
 // read, so that an invalid Corefile is tried and logged once, or if interfaces have
 // other addresses.
 func (r *Run) reloadIfChanged(ctx context.Context, old *Plan, level slog.Level) *Plan {
+	addresses := old.changedAddresses()
+	if addresses == r.tried && r.unchanged != nil && r.unchanged() {
+		return old
+	}
+
 	c := r.Read()
-	if addresses := old.changedAddresses(); c.Sum == old.sum && addresses != r.tried {
+	if c.Sum == old.sum && addresses != r.tried {
 		r.tried = addresses
 		if addresses != "" {
 			r.Log.Log(ctx, level, "Addresses of interfaces changed", "addresses", addresses)
@@ -79,7 +84,7 @@ func (r *Run) reloadIfChanged(ctx context.Context, old *Plan, level slog.Level) 
 		}
 
 		if c.Sum == old.sum {
-			r.seen = c.Sum
+			r.seen, r.unchanged = c.Sum, c.Unchanged
 			r.Log.Log(ctx, level, "Corefile matches the running configuration again")
 			r.Shared.Health.Clear(r, "reload")
 			return old

@@ -311,7 +311,8 @@ func TestReloadIfChanged(t *testing.T) {
 	opts := onPortZero()
 	opts.Directives = append(opts.Directives, often(time.Hour, 0))
 	opts.Log = NewLog(&log, slog.LevelInfo)
-	r := Run{Options: opts, Read: func() corefile.Reading { return corefile.Read(file) }}
+	readings := 0
+	r := Run{Options: opts, Read: func() corefile.Reading { readings++; return corefile.Read(file) }}
 	good := func(code int) string {
 		return fmt.Sprintf(". {\n bind 127.0.0.1\n often\n code %d\n import extra/*.conf\n}\n", code)
 	}
@@ -350,6 +351,11 @@ func TestReloadIfChanged(t *testing.T) {
 		}
 		for range 3 {
 			plan = r.reloadIfChanged(t.Context(), plan, slog.LevelInfo)
+		}
+		if before := readings; step.name != "removed" {
+			if plan = r.reloadIfChanged(t.Context(), plan, slog.LevelInfo); readings != before {
+				t.Errorf("%s: a check without a change has parsed the Corefile", step.name)
+			}
 		}
 		added := strings.TrimPrefix(log.String(), before)
 		if step.logged == "" && added != "" || strings.Count(added, step.logged) != 1 && step.logged != "" || strings.Count(added, "Reloading\n") > 1 {

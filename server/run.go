@@ -50,6 +50,7 @@ type Run struct {
 
 	current    atomic.Pointer[Plan] // the plan that serves
 	seen       corefile.Sum         // of the last Corefile that was planned or rejected
+	unchanged  func() bool          // of the same, or nil: see corefile.Reading
 	tried      string               // the changed addresses of interfaces of the last reload
 	successors *successors          // nil without the directive handover
 	refusals   sync.WaitGroup       // of processes that wanted to replace this one
@@ -65,7 +66,7 @@ func (r *Run) plan(c corefile.Reading) (*Plan, error) {
 	if r.Shared == nil {
 		r.Shared = new(config.Shared)
 	}
-	r.seen = c.Sum
+	r.seen, r.unchanged = c.Sum, c.Unchanged
 	plan, err := NewPlan(c.Servers, r.Options)
 	if err := corefile.Sorted(c.Err, err, r.refused(plan)); err != nil {
 		if plan != nil {

@@ -173,6 +173,9 @@ func expandAll(r corefile.Reading, config func(use) kubednsconfig.Config) corefi
 	}
 
 	r.Servers = servers
+	if found {
+		r.Unchanged = nil // a ConfigMap may have changed
+	}
 	if found && r.Sum != (corefile.Sum{}) {
 		h.Sum(r.Sum[:0])
 	}
