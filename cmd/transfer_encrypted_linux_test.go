@@ -189,12 +189,17 @@ func (s *encryptedPrimary) transfers(client, when string) {
 	}
 }
 
-// metric returns the value of a series.
 func (s *encryptedPrimary) metric(series string) (value float64) {
 	s.Helper()
-	page, err := probe("127.0.0.9", "http://"+s.pages+"/metrics")
+	return seriesValue(s.T, s.pages, series)
+}
+
+// seriesValue returns the value of a series at an address for pages.
+func seriesValue(t *testing.T, pages, series string) (value float64) {
+	t.Helper()
+	page, err := probe("127.0.0.9", "http://"+pages+"/metrics")
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
 	for line := range strings.Lines(page) {
 		if rest, ok := strings.CutPrefix(line, series+" "); ok {

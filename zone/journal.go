@@ -37,7 +37,12 @@ func (d *delta) size() int { return deltaCost + len(d.removed) + len(d.added) }
 func (j Journal) Then(from, to uint32, removed, added []byte) Journal {
 	last := &delta{from, to, removed, added}
 	j = Journal{slices.Concat(j.deltas, []*delta{last}), j.bytes + last.size()}
-	for j.bytes > MaxJournal {
+	return j.Newest(MaxJournal)
+}
+
+// Newest returns the journal without the oldest differences beyond a number of bytes, which is not negative.
+func (j Journal) Newest(bytes int) Journal {
+	for j.bytes > bytes {
 		j.bytes -= j.deltas[0].size()
 		j.deltas = j.deltas[1:]
 	}

@@ -219,8 +219,7 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time
 	s.checked = start
 	switch {
 	case z != nil:
-		s.journal = s.journalTo(z, in)
-		c.room.keep(s.journal.Bytes())
+		s.journal = c.room.keep(s.journalTo(z, in))
 		s.install(z)
 		s.unsaved = true
 		s.logTransfer(from, z, in)

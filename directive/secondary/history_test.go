@@ -1,6 +1,7 @@
 package secondary
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -87,6 +88,48 @@ func TestHistory(t *testing.T) {
 		step(map[uint16][]string{soaQuery: {"@ 5 SOA 10"}, ixfr: {"@ 5 SOA 10\n@ 5 SOA 9\n@ 5 SOA 10\nz 5 A 192.0.2.1\n@ 5 SOA 10"}}, 10)
 		if _, ok := since(t, c, 9); ok || c.room.journal != 0 {
 			t.Errorf("a zone that is not sent to others: history known: %v, with %d bytes, want none", ok, c.room.journal)
+		}
+	})
+}
+
+// The history has as much memory as it leaves free, and none that a new version needs: versions are received while
+// the oldest differences are forgotten.
+func TestHistoryLeavesMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := memory.New(8<<20, memory.FromGroup)
+		c, p, log := startCopyIn(t, 0, budget, func(c *zoneCopy) { c.sends.Store(true) })
+		const versions = 60
+		records := func(serial int) string { // one more in each version
+			var text strings.Builder
+			for i := range 200 + serial {
+				fmt.Fprintf(&text, "n%d.v%d 5 TXT %s\n", i, serial, strings.Repeat("x", 100))
+			}
+			return text.String()
+		}
+		for serial, before := 6, ""; serial < versions; serial++ {
+			first, next := fmt.Sprintf("@ 5 SOA %d\n@ 5 SOA %d\n", serial, serial-1), fmt.Sprint("@ 5 SOA ", serial)
+			p.set(0, map[uint16][]string{soaQuery: {next}, ixfr: {first + before, next + "\n" + records(serial) + next}})
+			before = records(serial)
+			c.notify()
+			time.Sleep(2 * time.Second)
+			if got := serialOf(c); got != uint32(serial) {
+				t.Fatalf("got serial number %d, want %d\n%s", got, serial, log)
+			}
+			if part := budget.Part(memory.Zones); part.Used > part.Max || c.room.journal != int64(c.history.Load().journal.Bytes()) {
+				t.Fatalf("version %d: %d of %d bytes are used, want no more; %d are counted for %d of the history",
+					serial, part.Used, part.Max, c.room.journal, c.history.Load().journal.Bytes())
+			}
+		}
+
+		if _, ok := since(t, c, versions-2); !ok {
+			t.Error("the differences from the version before are not known")
+		}
+		if _, ok := since(t, c, 5); ok {
+			t.Error("all differences are known: the test has filled no memory")
+		}
+		c.Stop()
+		if used := budget.Part(memory.Zones).Used; used != 0 {
+			t.Errorf("after Stop: %d bytes reserved, want 0", used)
 		}
 	})
 }

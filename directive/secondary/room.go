@@ -41,7 +41,17 @@ func (r *room) install(z *zone.Zone) error {
 	}
 	r.release()
 	bytes := z.Memory()
-	if err := r.budget.Reserve(r.kind, max(bytes-r.version, 0)); err != nil {
+	more := max(bytes-r.version, 0)
+	err := r.budget.Reserve(r.kind, more)
+
+	// The version can have the memory of its journal: keep makes that smaller.
+	if journal := int(r.journal); err != nil && journal > 0 {
+		r.count(0)
+		if err = r.budget.Reserve(r.kind, more); err != nil {
+			r.count(journal)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	r.hold(max(bytes, r.version), bytes)
@@ -57,8 +67,16 @@ func (r *room) hold(reserved, bytes int64) {
 	r.version = bytes
 }
 
-// keep counts the journal of the version.
-func (r *room) keep(journal int) {
+// keep counts the journal of the version, and returns it without the oldest differences for which there is no memory.
+// A journal has as much as it leaves free: the next version, and its transfer, are worth more than it.
+func (r *room) keep(j zone.Journal) zone.Journal {
+	j = j.Newest(int(r.journal/2 + r.budget.Free(r.kind)/2))
+	r.count(j.Bytes())
+	return j
+}
+
+// count changes the part of the journal.
+func (r *room) count(journal int) {
 	r.budget.Force(r.kind, int64(journal)-r.journal)
 	r.journal = int64(journal)
 }
@@ -74,7 +92,7 @@ func (r *room) release() {
 // stop ends the use of all memory.
 func (r *room) stop() {
 	r.release()
-	r.keep(0)
+	r.count(0)
 	r.hold(r.version, 0)
 }
 

@@ -95,7 +95,6 @@ func (s *schedule) load() {
 		s.journal = at.journal
 		err := s.use(at.zone, at.checked)
 		if err == nil {
-			c.room.keep(s.journal.Bytes())
 			s.unsaved = true
 			return
 		}
@@ -138,6 +137,7 @@ func (s *schedule) use(z *zone.Zone, checked time.Time) error {
 	}
 
 	s.checked, s.saved = checked, time.Now()
+	s.journal = c.room.keep(s.journal)
 	s.install(z)
 	return nil
 }

@@ -134,9 +134,10 @@ func newWaiting(b *memory.Budget, reg *metrics.Registry) *waiting {
 	return w
 }
 
-// reserve reserves memory for a query of a client. A client may have as many as are free: one client leaves half.
+// reserve reserves memory for a query of a client. A client may have as many as are free: one client leaves half,
+// also of the few for which there is room while other parts of the server have the memory.
 func (w *waiting) reserve(client netip.Addr, named bool) (release func(), err error) {
-	limit := w.memory.Max(memory.Followers) / followerSize
+	limit := w.clients.Used() + w.memory.Free(memory.Followers)/followerSize
 	if !named {
 		limit -= limit / 4
 	}

@@ -60,11 +60,20 @@ func TestFollowersShare(t *testing.T) {
 	releases = nil
 	for budget.Reserve(memory.Zones, 4096) == nil {
 	}
-	n, err := fill(netip.MustParseAddr("192.0.2.1"), true)
-	if least := budget.Part(memory.Followers).Min / followerSize; n < least || n > limit/4 || err != dns.HandlerShare {
-		t.Errorf("while zones have the memory: got %d places and %v, want at least %d and %v", n, err, least, dns.HandlerShare)
+	least := budget.Free(memory.Followers) / followerSize
+	if budget.Free(memory.Followers) < budget.Part(memory.Followers).Min {
+		t.Errorf("while zones have the memory: got %d bytes for followers, want their minimum", budget.Free(memory.Followers))
 	}
-	if w.clients.Used() != n {
-		t.Errorf("while zones have the memory: %d queries are counted, want %d", w.clients.Used(), n)
+	n, err := fill(netip.MustParseAddr("192.0.2.1"), true)
+	if want := (least + 1) / 2; n != want || err != dns.ClientShare {
+		t.Errorf("one client while zones have the memory: got %d places and %v, want %d of %d and %v",
+			n, err, want, least, dns.ClientShare)
+	}
+	for i := range 10 {
+		other, _ := fill(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 2)}), true)
+		n += other
+	}
+	if n != least || w.clients.Used() != n {
+		t.Errorf("others while zones have the memory: got %d places with the first, %d counted, want %d", n, w.clients.Used(), least)
 	}
 }

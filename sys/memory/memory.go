@@ -262,6 +262,22 @@ func (b *Budget) Exceeded(c Consumer) bool {
 	return b.usedBy(c) > most
 }
 
+// Free returns how many bytes more a consumer can reserve at present.
+func (b *Budget) Free(c Consumer) int64 {
+	if b == nil {
+		return rules[c].most
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(b.free(c), 0)
+}
+
+// free is Free, and negative if the consumer has been forced to have more. The caller holds the lock.
+func (b *Budget) free(c Consumer) int64 {
+	p, used := &b.parts[c], b.usedBy(c)
+	return min(p.Max, max(used, b.scaled(p.Min))+b.unlent()) - used
+}
+
 // unlent returns how much of the shared memory is free. The caller holds the lock.
 func (b *Budget) unlent() int64 {
 	if b.Tight() {
@@ -288,9 +304,7 @@ func (b *Budget) ReserveReply(client netip.Addr, bytes int64) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := &b.parts[Replies]
-	free := min(p.Max, max(p.Used, b.scaled(p.Min))+b.unlent()) - p.Used
-	if b.clients[client]+bytes > free {
+	if p := &b.parts[Replies]; b.clients[client]+bytes > b.free(Replies) {
 		p.Refused++
 		return &Error{Replies, p.Max}
 	}

@@ -74,6 +74,33 @@ func TestBudgetMinimums(t *testing.T) {
 	}
 }
 
+// Free is what Reserve grants, whatever others have.
+func TestBudgetFree(t *testing.T) {
+	b := memory.New(64*mb, memory.FromGroup)
+	for _, bytes := range []int64{0, mb, 4 * mb, 100 * mb} {
+		for b.Reserve(memory.Zones, 4096) == nil && b.Part(memory.Zones).Used < bytes {
+		}
+		b.Force(memory.Followers, 5000)
+		for c := range memory.NumConsumers {
+			free := b.Free(c)
+			if err := b.Reserve(c, free); err != nil {
+				t.Errorf("zones have %d bytes: %s: got %v for the %d bytes that are free", bytes, c, err, free)
+			}
+			if b.Reserve(c, 1) == nil || b.Free(c) != 0 {
+				t.Errorf("zones have %d bytes: %s: got more than the %d bytes that are free", bytes, c, free)
+			}
+			b.Release(c, free)
+		}
+	}
+	b.Force(memory.Followers, 1<<30)
+	if free := b.Free(memory.Followers); free != 0 {
+		t.Errorf("beyond the maximum: got %d free bytes, want 0", free)
+	}
+	if free := (*memory.Budget)(nil).Free(memory.Followers); free <= 0 {
+		t.Errorf("without a budget: got %d free bytes", free)
+	}
+}
+
 // What one consumer releases others can have, and Force counts what is in use already.
 func TestBudgetRelease(t *testing.T) {
 	b := memory.New(64*mb, memory.FromGroup)
