@@ -12,7 +12,6 @@ import (
 
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/memorygroup"
-	"github.com/seamark/seamark/test/program"
 )
 
 // A followedRelay is a relay of 64 MB between a source and a node, each a process.
@@ -30,15 +29,15 @@ type followedRelay struct {
 // buffers hold.
 const changedRecords = 1500
 
-func newFollowedRelay(t *testing.T) *followedRelay {
+func newFollowedRelay(t *testing.T, binary string) *followedRelay {
 	t.Helper()
 	r := &followedRelay{T: t, group: memorygroup.New(t, 64<<20), zone: filepath.Join(t.TempDir(), "zone")}
 	r.next()
 	source := serveFollowed(t, " file "+r.zone+" example.org\n transfer {\n  to *\n }\n")
 
-	dir, port := t.TempDir(), freeport.Reserve(t)
+	port := freeport.Reserve(t)
 	r.at, r.pages = "127.0.0.1:"+port, "127.0.0.1:"+freeport.Reserve(t)
-	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(`.:%s {
+	startInGroupAt(t, r.group, binary, t.TempDir(), fmt.Sprintf(`.:%s {
     bind 127.0.0.1
     prometheus %s
     secondary example.org {
@@ -50,9 +49,6 @@ func newFollowedRelay(t *testing.T) *followedRelay {
     }
 }
 `, port, r.pages, source.at))
-	relay := program.Command(t, dir, "-conf", "Corefile")
-	r.group.Add(relay)
-	start(t, relay, os.Stderr, "")
 
 	r.nodePages = "127.0.0.1:" + freeport.Reserve(t)
 	r.node = serveFollowed(t, " prometheus "+r.nodePages+
@@ -128,9 +124,10 @@ var slowFollowers = map[string]func(r *followedRelay, conn net.Conn){
 // others get each version as differences, and the queries that wait and the unsent replies are in the budget.
 func TestFollowSlowReaders(t *testing.T) {
 	long(t)
+	binary := buildServer(t)
 	for name, begin := range slowFollowers {
 		t.Run(name, func(t *testing.T) {
-			r := newFollowedRelay(t)
+			r := newFollowedRelay(t, binary)
 			for range 3 {
 				r.next()
 				r.arrives("before the slow followers")
