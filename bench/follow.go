@@ -26,16 +26,24 @@ const (
 	followedTime   = 20 * time.Second
 )
 
-// follow measures a cluster whose zone nodes follow through relays: the CPU of the source, of a relay and of a
-// node, the bytes of a node, and the time from a change to the answer, at 100 changes in a second. One node is a
-// server, the others are connections of this process that send the same queries and read the replies.
+// follow measures a cluster whose zone nodes follow through relays, and the watches that these nodes do without.
 func (b *bench) follow(ctx context.Context) error {
-	defer b.stopServers()
 	c, err := b.newChanger(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close()
+	if err := b.followRelays(ctx, c); err != nil {
+		return err
+	}
+	return b.watchingNodes(ctx, c)
+}
+
+// followRelays measures the CPU of the source, of a relay and of a node, the bytes of a node, and the time from a
+// change to the answer, at 100 changes in a second. One node is a server, the others are connections of this process
+// that send the same queries and read the replies.
+func (b *bench) followRelays(ctx context.Context, c *changer) error {
+	defer b.stopServers()
 	servers, err := b.startRelays(ctx)
 	if err != nil {
 		return err

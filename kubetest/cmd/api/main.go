@@ -7,6 +7,7 @@
 //	api serve DIR              run an API server with its data in DIR
 //	api apply KUBECONFIG DIR   create the objects of the YAML files in DIR
 //	api change KUBECONFIG      write objects, and watch them
+//	api watch KUBECONFIG N     watch all EndpointSlices as N servers
 //	api clear KUBECONFIG       delete the namespaces that apply created
 //	api etcd FLAGS             run etcd itself
 //
@@ -20,8 +21,9 @@
 // resourceVersion, NANOSECONDS the time of CLOCK_MONOTONIC. Meanwhile it watches
 // all EndpointSlices and writes "watching ADDRESS": over UDP at that address it
 // replies to a slice's name with the VERSION that the watch saw last. It writes
-// "again VERSION" when the server ended the watch, which continues from there. Both
-// commands end with their input.
+// "again VERSION" when the server ended the watch, which continues from there.
+//
+// watch writes "watching" when its watches have begun. serve, change and watch end with their input.
 package main
 
 import (
@@ -33,6 +35,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
@@ -66,10 +69,17 @@ func run(ctx context.Context, args []string) error {
 		return apply(ctx, args[1], args[2])
 	case len(args) == 2 && args[0] == "change":
 		return change(ctx, args[1], os.Stdin, os.Stdout)
+	case len(args) == 3 && args[0] == "watch":
+		number, err := strconv.Atoi(args[2])
+		if err != nil {
+			return err
+		}
+		return watchMany(ctx, args[1], number, os.Stdin, os.Stdout)
 	case len(args) == 2 && args[0] == "clear":
 		return clearAll(ctx, args[1])
 	}
-	return errors.New("usage: api control | serve DIR | apply KUBECONFIG DIR | change KUBECONFIG | clear KUBECONFIG | etcd FLAGS")
+	return errors.New("usage: api control | serve DIR | apply KUBECONFIG DIR | change KUBECONFIG | watch KUBECONFIG N | " +
+		"clear KUBECONFIG | etcd FLAGS")
 }
 
 // serve runs the server until its input ends.

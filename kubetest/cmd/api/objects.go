@@ -293,8 +293,7 @@ func newWatch(ctx context.Context, client *rest.RESTClient, version string) (*wa
 }
 
 func (w *watch) begin(ctx context.Context, version string) error {
-	u := w.client.Get().AbsPath("/apis/discovery.k8s.io/v1/endpointslices").Param("watch",
-		"true").Param("resourceVersion", version).URL()
+	u := w.client.Get().AbsPath(slices).Param("watch", "true").Param("resourceVersion", version).URL()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return err

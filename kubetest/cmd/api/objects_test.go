@@ -105,6 +105,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("change: acknowledged version %q, watched %q, second order failed: %v, error %v; want equal versions, a failure, no error", acked, saw, failed, err)
 	}
 
+	checkWatchMany(t, kubeconfig)
 	if err := errors.Join(forget(ctx, srv, kubeconfig), restart(ctx, srv)); err != nil {
 		t.Fatal(err)
 	}
@@ -154,4 +155,43 @@ func count(t *testing.T, client *rest.RESTClient, path string) int {
 		t.Fatal(err)
 	}
 	return len(list.Items)
+}
+
+// checkWatchMany checks that several watches begin, that one receives a change, and that they end with the input.
+func checkWatchMany(t *testing.T, kubeconfig string) {
+	t.Helper()
+	input, in := io.Pipe()
+	output, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- watchMany(t.Context(), kubeconfig, 3, input, out); out.Close() }()
+	if line, err := bufio.NewReader(output).ReadString('\n'); line != "watching\n" {
+		t.Fatalf("watch: got %q, error %v, and %v, want watching", line, err, <-ended)
+	}
+	in.Close()
+	if err := <-ended; err != nil {
+		t.Errorf("watch: after its input has ended: got %v, want no error", err)
+	}
+
+	client, err := newClient(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := watchFrom(t.Context(), kubeconfig, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	const slice = `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"a","namespace":"ns-0"},` +
+		`"addressType":"IPv4","endpoints":[{"addresses":["10.0.0.3"]}]}`
+	path := "/apis/discovery.k8s.io/v1/namespaces/ns-0/endpointslices/a "
+	if err := put(t.Context(), client, path+slice, 0, &lines{to: io.Discard}); err != nil {
+		t.Fatal(err)
+	}
+	var read []byte
+	for room := make([]byte, 4096); !strings.Contains(string(read), "10.0.0.3"); {
+		n, err := body.Read(room)
+		if read = append(read, room[:n]...); err != nil {
+			t.Fatalf("a watch: got %q and %v, want the changed address", read, err)
+		}
+	}
 }
