@@ -65,7 +65,9 @@ func unchanged(path string, patterns map[string][]string, sum Sum) func() bool {
 	}
 }
 
-func mayBePipe(path string) bool { return strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/") }
+func mayBePipe(path string) bool {
+	return strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/")
+}
 
 // readCorefile reads the Corefile itself, which may be a pipe that the shell has made: /dev/stdin,
 // /dev/fd/63. Opening another one would block until there is a writer.
