@@ -10,6 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/memorygroup"
 )
@@ -75,7 +76,7 @@ func (r *followedRelay) next() {
 // arrives waits until the node has the version.
 func (r *followedRelay) arrives(when string) {
 	r.Helper()
-	eventually(r.T, fmt.Sprintf("%s: version %d at the node", when, r.serial), func() bool {
+	chaintest.Eventually(r.T, fmt.Sprintf("%s: version %d at the node", when, r.serial), func() bool {
 		reply, err := ask("udp", r.node.at, "example.org.", dns.TypeSOA)
 		return err == nil && len(reply.Answer) == 1 && reply.Answer[0].(*dns.SOA).Serial == r.serial
 	})
