@@ -46,7 +46,7 @@ func TestNodeCapture(t *testing.T) {
 		t.Errorf("tracked connections after 80 queries: got %d more, want none:\n%s", len(after)-len(before), strings.Join(after, ""))
 	}
 	// A query to the replicas, through the ClusterIP that is not captured.
-	client := dns.Client{Timeout: 5 * time.Second}
+	client := dns.Client{Timeout: patience}
 	if reply, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion("other.example.", dns.TypeA), n.dial("udp", nodeDNS)); err != nil || len(reply.Answer) != 1 {
 		t.Errorf("other.example. A: got %v, error %v, want the replica's answer", reply, err)
 	}
@@ -207,7 +207,7 @@ func TestNodeUpgrade(t *testing.T) {
 					return
 				default:
 				}
-				if got := answer(c, 5*time.Second); got != byNode {
+				if got := answer(c, patience); got != byNode {
 					t.Errorf("query %d to %s during the upgrade: got %s, want %s", asked, server, got, byNode)
 					return
 				}

@@ -106,7 +106,7 @@ func TestNodeMTU(t *testing.T) {
 		n.ip("link set pod mtu 1280")
 		n.pod.ip("link set eth0 mtu 1280")
 		p := n.startCaptured(capture)
-		client := dns.Client{Timeout: 5 * time.Second, UDPSize: 4096}
+		client := dns.Client{Timeout: patience, UDPSize: 4096}
 		ask := func(network, server, name string) (answers int, truncated bool) {
 			n.t.Helper()
 			reply, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(4096, false), &dns.Conn{Conn: n.dial(network, server).Conn, UDPSize: 4096})

@@ -203,8 +203,8 @@ func TestNodeStockManifest(t *testing.T) {
 	p := n.startChanged(func(c *exec.Cmd) { confined(c, envEtc+"="+etc) })
 	page := func(url string) (text string) {
 		// Each connection is made in the namespace.
-		client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, network, address string) (c net.Conn, err error) {
-			n.do(func() { c, err = net.DialTimeout(network, address, 5*time.Second) })
+		client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, network, address string) (c net.Conn, err error) {
+			n.do(func() { c, err = net.DialTimeout(network, address, patience) })
 			return c, err
 		}}}
 		reply, err := client.Get(url)
@@ -222,7 +222,7 @@ func TestNodeStockManifest(t *testing.T) {
 	for _, server := range []string{nodeDNS, clusterDNS} {
 		for _, network := range []string{"udp", "tcp"} {
 			for _, name := range []string{"a.default.svc.cluster.local.", "1.2.0.192.in-addr.arpa.", "1.0.ip6.arpa.", "www.example.", "db.acme.local."} {
-				if got := answerTo(n.dial(network, server), name, 5*time.Second); got != byReplica {
+				if got := answerTo(n.dial(network, server), name, patience); got != byReplica {
 					t.Errorf("%s from %s over %s: got %s, want %s", name, server, network, got, byReplica)
 				}
 			}

@@ -214,7 +214,7 @@ pending.example:53 {
 		}
 		release()
 		for i, c := range sockets {
-			_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+			_ = c.SetReadDeadline(time.Now().Add(patience))
 			if m, err := c.ReadMsg(); err != nil || len(m.Answer) != 1 || m.Answer[0].(*dns.A).A.String() != byNode {
 				n.t.Errorf("query %d to %s before SIGTERM: got %v, error %v, want the answer of the node; log:\n%s", i, c.RemoteAddr(), m, err, p.log)
 			}

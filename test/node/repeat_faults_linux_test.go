@@ -22,7 +22,7 @@ func TestNodeRepeatStopped(t *testing.T) {
 		for i, server := range []string{clusterDNS, cluster6, clusterDNS, cluster6} {
 			c, name := n.dial("udp", server), fmt.Sprintf("stopped%d.from.example.", i)
 			for range 3 { // the second is answered from the cache, and its reply is stored
-				if got := answerTo(c, name, 5*time.Second); got != byNode {
+				if got := answerTo(c, name, patience); got != byNode {
 					n.t.Errorf("%s from %s: got %s, want %s", name, server, got, byNode)
 				}
 			}
@@ -80,7 +80,7 @@ func TestNodeRepeatUpgrade(t *testing.T) {
 				n.t.Helper()
 				for range 100 {
 					for _, c := range sockets {
-						if got := answer(c, 5*time.Second); got != want {
+						if got := answer(c, patience); got != want {
 							n.t.Fatalf("upgrade %d, %s: from.example. from %s: got %s, want %s; log:\n%s", i, when, c.RemoteAddr(), got, want, next.log)
 						}
 					}

@@ -79,7 +79,7 @@ func (n *testNode) total(p *nodeProcess, name string) (sum float64) {
 // ask sends a query for name, whose reply the kernel may repeat, and returns the record.
 func (n *testNode) ask(c *dns.Conn, name string) *dns.A {
 	n.t.Helper()
-	client := dns.Client{Timeout: 5 * time.Second}
+	client := dns.Client{Timeout: patience}
 	m := new(dns.Msg).SetQuestion(name, dns.TypeA)
 	m.RecursionDesired = true
 	reply, _, err := client.ExchangeWithConn(m, c)

@@ -53,7 +53,7 @@ func (s *script) question(text string) (*question, error) {
 		return nil, fmt.Errorf("want a name and a type")
 	}
 
-	q := &question{m: new(dns.Msg), header: http.Header{}, net: "udp", at: "127.0.0.1:" + s.vars["$PORT"], within: 2 * time.Second}
+	q := &question{m: new(dns.Msg), header: http.Header{}, net: "udp", at: "127.0.0.1:" + s.vars["$PORT"], within: attempt}
 	q.m.SetQuestion(dns.Fqdn(words[0]), dns.StringToType[words[1]])
 	for _, word := range words[2:] {
 		name, value, _ := strings.Cut(word, "=") // a secret may contain another =

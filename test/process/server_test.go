@@ -15,7 +15,9 @@ import (
 const (
 	// limit is how long a condition may take on a busy machine.
 	limit = time.Minute
-	poll  = 10 * time.Millisecond
+	// attempt bounds one of several attempts.
+	attempt = 10 * time.Second
+	poll    = 10 * time.Millisecond
 )
 
 // A process is a server with its output.

@@ -270,7 +270,7 @@ func (s *script) get(text string) error {
 // page returns the status and the text of a page, with the labels of series in the order of their names. The status
 // is 0 if there is no reply.
 func page(url string) (status int, body []byte, err error) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+	client := &http.Client{Timeout: attempt, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 	}}
 	r, err := client.Get(url)
