@@ -98,6 +98,14 @@ func (o *openings) add(client netip.Addr, c choice) {
 	o.now[client] += n
 }
 
+// attempt counts an attempt of a client to open a connection, whether or not there are enough places, and
+// returns the number of them lately.
+func (o *openings) attempt(client netip.Addr) int {
+	o.expire(time.Now())
+	o.now[client]++
+	return o.count(client)
+}
+
 // expire begins another period if one is over.
 func (o *openings) expire(now time.Time) {
 	age := now.Sub(o.began)

@@ -40,6 +40,7 @@ type Sessions struct {
 	ready    map[*Session]struct{}
 	clients  map[netip.Addr]int
 	openings openings
+	attempts openings                    // handshakes of verified clients, also those that were refused
 	pending  map[*handshakeSlot]struct{} // handshakes that are not complete
 	shares   slots.Counter               // of pending
 	closed   bool                        // no handshakes are accepted
@@ -162,11 +163,17 @@ func (s *Sessions) forget(slot *handshakeSlot) {
 	}
 }
 
-// admitHandshake reports whether a client may have another incomplete handshake. If none is free, a
-// client without one has the place of one that waits for its turn, of the client that has most.
+// admitHandshake reports whether a client may have another incomplete handshake. A quarter of them is for
+// clients that have not tried often lately: those of the others may all wait for a packet that never comes.
+// If none is free, a client without one has the place of one that waits for its turn, of the client that
+// has most.
 func (s *Sessions) admitHandshake(client netip.Addr) bool {
 	limit := int64(max(1, s.limit()/2))
-	if s.shares.TryAdd(client, limit) {
+	most := limit
+	if s.attempts.attempt(client) > freeOpenings {
+		most -= limit / 4
+	}
+	if s.shares.TryAdd(client, most) {
 		return true
 	}
 

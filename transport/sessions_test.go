@@ -227,6 +227,34 @@ func TestQUICHandshakeShares(t *testing.T) {
 	}
 }
 
+// Many clients that begin handshakes all the time, and end none, leave some to one that has not tried often.
+func TestQUICHandshakesOfManyClients(t *testing.T) {
+	s := NewSessions(NewMessages(Options{MaxConns: 60}.OrDefaults()))
+	begin := func(ctx context.Context, last byte) error {
+		_, err := s.Begin(ctx, &net.UDPAddr{IP: net.IPv4(192, 0, 2, last), Port: 53}, time.Hour)
+		return err
+	}
+	flood := func(ctx context.Context) {
+		for i := range 20 * (freeOpenings + 5) {
+			_ = begin(ctx, byte(i%20))
+		}
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	flood(ctx)
+	cancel()
+	eventually(t, "the first handshakes have ended", func() bool { return s.Count() == 0 })
+	flood(t.Context())
+	if begin(t.Context(), 0) == nil {
+		t.Error("a client with many handshakes has another one, want none")
+	}
+	for range 3 {
+		if err := begin(t.Context(), 100); err != nil {
+			t.Errorf("another client: got error %v, want a handshake", err)
+		}
+	}
+}
+
 // A client whose connections all have queries, or streams that never end, does not keep others out: its
 // connection without activity for the longest time is replaced, as long as it has two more.
 func TestQUICBusyConnectionsReplaced(t *testing.T) {
