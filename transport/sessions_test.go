@@ -243,7 +243,7 @@ func TestQUICHandshakesOfManyClients(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	flood(ctx)
 	cancel()
-	eventually(t, "the first handshakes have ended", func() bool { return s.Count() == 0 })
+	chaintest.Eventually(t, "the first handshakes have ended", func() bool { return s.Count() == 0 })
 	flood(t.Context())
 	if begin(t.Context(), 0) == nil {
 		t.Error("a client with many handshakes has another one, want none")
