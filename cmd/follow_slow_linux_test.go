@@ -145,11 +145,10 @@ func TestFollowSlowReaders(t *testing.T) {
 			}
 
 			blocked := seriesValue(t, r.pages, "seamark_waiting_queries") - seriesValue(t, r.pages, "seamark_transfer_followers")
-			if blocked == 0 {
-				t.Error("no reply is blocked: this is no attack")
+			closed := seriesValue(t, r.pages, `seamark_transport_connections_closed_total{why="slow_reader"}`)
+			if t.Logf("%.0f replies are blocked, %.0f connections were closed", blocked, closed); blocked+closed == 0 {
+				t.Error("no reply is blocked, and none was ended: this is no attack")
 			}
-			t.Logf("%.0f replies are blocked, %.0f connections were closed", blocked,
-				seriesValue(t, r.pages, `seamark_transport_connections_closed_total{why="slow_reader"}`))
 			for _, part := range []string{"followers", "replies", "transfers"} {
 				used := seriesValue(t, r.pages, `seamark_memory_used_bytes{part="`+part+`"}`)
 				most := seriesValue(t, r.pages, `seamark_memory_max_bytes{part="`+part+`"}`)
