@@ -67,10 +67,47 @@ func parseHierarchies(mountinfo string, controllers func(dir string) string) ([]
 			return nil, fmt.Errorf("the kubelet needs the controller %s of control groups, which is not mounted", name)
 		}
 	}
-	if len(v2) > 0 {
-		return nil, errors.New("control groups of version 2: not tried, want version 1")
+	switch {
+	case len(v2) == 0:
+		return v1, nil
+	case len(v1) > 0:
+		return nil, errors.New("some controllers of control groups are those of version 1 and some of version 2: want one version")
 	}
-	return v1, nil
+	return []hierarchy{{dir: v2[0]}}, nil
+}
+
+// unified reports whether a control group is one of version 2.
+func unified(group string) bool {
+	_, err := os.Stat(filepath.Join(group, "cgroup.controllers"))
+	return err == nil
+}
+
+// enableControllers gives the groups below one of version 2 the controllers that the kubelet and runc use,
+// and returns those that were not enabled before. A group with processes refuses, unless it is the root of all.
+func enableControllers(group string) (enabled []string, err error) {
+	available, err := os.ReadFile(filepath.Join(group, "cgroup.controllers"))
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(group, "cgroup.subtree_control")
+	before, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, name := range strings.Fields(string(available)) {
+		used := slices.Contains([]string{"cpu", "cpuset", "hugetlb", "io", "memory", "pids"}, name)
+		if used && !slices.Contains(strings.Fields(string(before)), name) {
+			enabled = append(enabled, name)
+		}
+	}
+	if enabled == nil {
+		return nil, nil
+	}
+	if err := os.WriteFile(file, []byte("+"+strings.Join(enabled, " +")), 0); err != nil {
+		return nil, fmt.Errorf("enabling controllers of control groups: %w", err)
+	}
+	return enabled, nil
 }
 
 // group returns the name of the subtree of control groups. Clusters of several directories on
@@ -84,9 +121,9 @@ func (c *cluster) makeGroups(context.Context) error {
 		return err
 	}
 
+	c.Groups = nil
 	for _, h := range hs {
-		base := filepath.Join(h.dir, c.group())
-		c.Groups = append(c.Groups, base)
+		c.Groups = append(c.Groups, filepath.Join(h.dir, c.group()))
 	}
 
 	// A crash and the removal of the directory may have left groups, but never processes.
@@ -94,12 +131,29 @@ func (c *cluster) makeGroups(context.Context) error {
 		return err
 	}
 	for _, base := range c.Groups {
-		dirs := []string{base, filepath.Join(base, "control")}
+		if root := filepath.Dir(base); unified(root) {
+			if c.Enabled, err = enableControllers(root); err != nil {
+				return err
+			}
+			if err := c.write(); err != nil {
+				return err
+			}
+		}
+
+		if err := makeGroup(base); err != nil {
+			return err
+		}
+		if unified(base) {
+			if _, err := enableControllers(base); err != nil {
+				return err
+			}
+		}
+		dirs := []string{"control"}
 		for n := range c.Options.Nodes {
-			dirs = append(dirs, filepath.Join(base, nodeName(n+1)))
+			dirs = append(dirs, nodeName(n+1))
 		}
 		for _, dir := range dirs {
-			if err := makeGroup(dir); err != nil {
+			if err := makeGroup(filepath.Join(base, dir)); err != nil {
 				return err
 			}
 		}
@@ -112,6 +166,9 @@ func (c *cluster) makeGroups(context.Context) error {
 func makeGroup(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
+	}
+	if unified(dir) {
+		return nil
 	}
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(dir), name))
@@ -128,6 +185,21 @@ func makeGroup(dir string) error {
 	return nil
 }
 
+// makeSystemGroup moves the process, which is the first one of node n, from the node's group into one of its own. A
+// group of version 2 has processes or controllers for those below it, and pods' groups are below the node's.
+func (c *cluster) makeSystemGroup(n int) error {
+	base := c.Groups[0]
+	if !unified(base) {
+		return nil
+	}
+	name := filepath.Join(nodeName(n), "system")
+	if err := errors.Join(makeGroup(filepath.Join(base, name)), c.joinGroup(name)); err != nil {
+		return err
+	}
+	_, err := enableControllers(filepath.Join(base, nodeName(n)))
+	return err
+}
+
 // joinGroup moves the process to the group of a name in every hierarchy.
 func (c *cluster) joinGroup(name string) error {
 	for _, base := range c.Groups {
@@ -138,11 +210,19 @@ func (c *cluster) joinGroup(name string) error {
 	return nil
 }
 
-// removeGroups removes the subtrees of control groups.
+// removeGroups removes the subtrees of control groups, and disables the controllers that were enabled for them,
+// unless others use them meanwhile.
 func (c *cluster) removeGroups() error {
 	var errs []error
 	for _, base := range c.Groups {
 		errs = append(errs, removeGroup(base, time.Now().Add(10*time.Second)))
+		if len(c.Enabled) > 0 {
+			file := filepath.Join(filepath.Dir(base), "cgroup.subtree_control")
+			err := os.WriteFile(file, []byte("-"+strings.Join(c.Enabled, " -")), 0)
+			if !errors.Is(err, syscall.EBUSY) {
+				errs = append(errs, err)
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

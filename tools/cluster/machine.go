@@ -62,6 +62,9 @@ func (c *cluster) checkMachine(context.Context) error {
 	if text, err := os.ReadFile("/proc/filesystems"); err == nil && !strings.Contains(string(text), "\toverlay\n") {
 		errs = append(errs, errors.New("the kernel has no overlayfs, which containerd needs: try modprobe overlay"))
 	}
+	if c.Options.Proxy == "ipvs" {
+		errs = append(errs, checkIPVS())
+	}
 	if _, err := findHierarchies(); err != nil {
 		errs = append(errs, err)
 	}
@@ -77,6 +80,18 @@ func (c *cluster) checkMachine(context.Context) error {
 		c.listener = l.(*net.TCPListener)
 	}
 	return errors.Join(append(errs, err)...)
+}
+
+// checkIPVS reports what kube-proxy needs in mode ipvs alone. Nodes cannot load a module of the machine's kernel.
+func checkIPVS() error {
+	var errs []error
+	if _, err := os.Stat("/proc/net/ip_vs"); err != nil {
+		errs = append(errs, errors.New("the kernel has no ip_vs, which kube-proxy needs in mode ipvs: try modprobe -a ip_vs ip_vs_rr"))
+	}
+	if find("ipset") == "" {
+		errs = append(errs, errors.New("the program ipset is missing; on Debian: apt-get install ipset"))
+	}
+	return errors.Join(errs...)
 }
 
 // missing returns the required programs that find does not find, and their Debian packages.

@@ -114,6 +114,7 @@ func runNode(ctx context.Context, args []string) error {
 	}
 	dir := c.file(nodeName(n))
 	for _, step := range []func() error{
+		func() error { return c.makeSystemGroup(n) },
 		func() error { return c.mount(dir) },
 		mountGroups,
 		func() error { return checkOverlay(dir) },
@@ -161,6 +162,9 @@ func mountGroups() error {
 		return err
 	}
 	for _, h := range hs {
+		if h.controllers == "" { // version 2
+			return mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0)
+		}
 		if err := os.MkdirAll(h.dir, 0o755); err != nil {
 			return err
 		}

@@ -97,14 +97,18 @@ func (t *conformance) memoryGroup(pid int) (dir string, limit int, err error) {
 
 	for line := range strings.Lines(string(text)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) < 3 || !slices.Contains(strings.Split(fields[1], ","), "memory") {
-			continue
-		}
 		for _, h := range hs {
-			if !slices.Contains(strings.Split(h.controllers, ","), "memory") {
+			// Version 2 has one group for all controllers, without their names.
+			of, file := "memory", "memory.limit_in_bytes"
+			if h.controllers == "" {
+				of, file = "", "memory.max"
+			}
+			controllers := func(names string) bool { return slices.Contains(strings.Split(names, ","), of) }
+			if len(fields) < 3 || !controllers(fields[1]) || !controllers(h.controllers) {
 				continue
 			}
-			value, err := os.ReadFile(filepath.Join(h.dir, fields[2], "memory.limit_in_bytes"))
+
+			value, err := os.ReadFile(filepath.Join(h.dir, fields[2], file))
 			if err != nil {
 				return "", 0, err
 			}
@@ -113,10 +117,10 @@ func (t *conformance) memoryGroup(pid int) (dir string, limit int, err error) {
 			// The node's namespace of control groups begins at its own.
 			_, inside, ok := strings.Cut(fields[2], "/kubepods")
 			switch {
-			case limit > 1<<30:
-				err = errors.Join(err, fmt.Errorf("the container of process %d has no memory limit", pid))
+			case err != nil || limit > 1<<30: // version 2 has the word max
+				err = fmt.Errorf("the container of process %d has no memory limit: %s", pid, value)
 			case !ok:
-				err = errors.Join(err, fmt.Errorf("process %d is in the control group %s, not in one of a pod", pid, fields[2]))
+				err = fmt.Errorf("process %d is in the control group %s, not in one of a pod", pid, fields[2])
 			}
 			return filepath.Join(h.dir, "kubepods"+inside), limit, err
 		}

@@ -60,7 +60,7 @@ func parse(command string, args []string) (options, error) {
 func (o *options) addFlags(f *flag.FlagSet) {
 	f.StringVar(&o.Source, "source", ".", "root of the repository")
 	f.StringVar(&o.Kubernetes, "kubernetes", "1.37", "version of Kubernetes")
-	f.StringVar(&o.Proxy, "proxy", "iptables", "mode of kube-proxy")
+	f.StringVar(&o.Proxy, "proxy", "iptables", "mode of kube-proxy: iptables, ipvs or nftables")
 	f.BoolVar(&o.DualStack, "dual-stack", false, "give nodes, pods and Services IPv6 addresses, too")
 	f.IntVar(&o.Nodes, "nodes", 1, "number of nodes")
 	f.IntVar(&o.Fake, "kwok", 0, "number of further nodes that kwok simulates")
@@ -81,8 +81,8 @@ func (o *options) check() error {
 		refuse("-kubernetes %s: not tried: want one of %s", wanted, tried)
 	}
 
-	if !slices.Contains([]string{"iptables", "nftables"}, o.Proxy) {
-		refuse("-proxy %s: not tried: want iptables or nftables", o.Proxy)
+	if !slices.Contains([]string{"iptables", "ipvs", "nftables"}, o.Proxy) {
+		refuse("-proxy %s: not tried: want iptables, ipvs or nftables", o.Proxy)
 	}
 	if o.Nodes < 1 || o.Nodes > maxNodes {
 		refuse("-nodes %d: not tried: want 1 to %d", o.Nodes, maxNodes)

@@ -36,7 +36,7 @@ func TestParseRefused(t *testing.T) {
 		{"-kubernetes 1.33", "-kubernetes 1.33: not tried"},
 		{"-kubernetes 1.37.99", "-kubernetes 1.37.99: not tried"},
 		{"-kubernetes latest", "-kubernetes latest: not tried"},
-		{"-proxy ipvs", "-proxy ipvs: not tried"},
+		{"-proxy userspace", "-proxy userspace: not tried"},
 		{"-proxy userspace", "-proxy userspace: not tried"},
 		{"-nodes 0", "-nodes 0"},
 		{"-nodes 4", "-nodes 4"},
@@ -47,8 +47,8 @@ func TestParseRefused(t *testing.T) {
 		{"-nodes many", "many"},
 		{"-unknown", "-unknown"},
 		{"argument", `"argument"`},
-		{"-nodes 0 -proxy ipvs -port 0", "-proxy ipvs"},
-		{"-nodes 0 -proxy ipvs -port 0", "-port 0"},
+		{"-nodes 0 -proxy userspace -port 0", "-proxy userspace"},
+		{"-nodes 0 -proxy userspace -port 0", "-port 0"},
 	} {
 		_, err := parse("up", strings.Fields(test.args))
 		if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), test.want) {

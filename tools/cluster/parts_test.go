@@ -30,7 +30,9 @@ func TestParseHierarchies(t *testing.T) {
 		{"version 1, and 2 without controllers", v1 + v2, "", "cpu,cpuacct cpuset memory pids name=systemd", ""},
 		{"no pids", strings.ReplaceAll(v1, "pids", "freezer"), "", "", "controller pids"},
 		{"nothing", "", "", "", "controller cpu of"},
-		{"version 2", v2, "cpuset cpu io memory pids", "", "version 2"},
+		{"version 2", v2, "cpuset cpu io memory pids", "", ""},
+		{"version 2 without pids", v2, "cpuset cpu io memory", "", "controller pids"},
+		{"both versions", v1 + v2, "cpuset cpu io memory pids", "", "want one version"},
 	} {
 		hs, err := parseHierarchies(test.mountinfo, func(string) string { return test.controllers })
 		var got []string

@@ -19,6 +19,7 @@ type state struct {
 	Options options
 	Begun   []string // stages, in their order
 	Groups  []string // directories of control groups
+	Enabled []string // controllers of version 2 that were not enabled before
 	Init    process  // the first process of the cluster, zero before its start
 }
 
