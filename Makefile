@@ -48,18 +48,19 @@ demo: build ## serve the shop on 127.0.0.1:1053 with traffic and troubles, for a
 	CGO_ENABLED=0 $(GO) build -o bin/demo ./test/demo
 	@bin/demo
 
-# Options: KUBERNETES=version, PROXY=nftables, DUAL_STACK=1, NODES=3, KWOK=100, PORT=16443.
+# Options: KUBERNETES=version, PROXY=nftables, DUAL_STACK=1, NODES=3, KWOK=100, PORT=16443, PATIENCE=3m.
 cluster: ## as root, start a real Kubernetes cluster in namespaces of this machine; see tools/cluster/README.md
 	@mkdir -p bin/cluster && cd tools/cluster && CGO_ENABLED=0 $(GO) build -o ../../bin/cluster/cluster .
 	@bin/cluster/cluster up $(addprefix -kubernetes ,$(KUBERNETES)) $(addprefix -proxy ,$(PROXY)) \
-		$(if $(DUAL_STACK),-dual-stack) $(addprefix -nodes ,$(NODES)) $(addprefix -kwok ,$(KWOK)) $(addprefix -port ,$(PORT))
+		$(if $(DUAL_STACK),-dual-stack) $(addprefix -nodes ,$(NODES)) $(addprefix -kwok ,$(KWOK)) $(addprefix -port ,$(PORT)) \
+		$(addprefix -patience ,$(PATIENCE))
 
 # Options: those of cluster, and SUITES="dns services", ONLY=seamark, FOCUS=regexp.
 conformance: ## as root, run Kubernetes' DNS tests on a real cluster, with CoreDNS and with Seamark; see tools/cluster/conformance.md
 	@mkdir -p bin/cluster && cd tools/cluster && CGO_ENABLED=0 $(GO) build -o ../../bin/cluster/cluster .
 	@bin/cluster/cluster conformance $(addprefix -kubernetes ,$(KUBERNETES)) $(addprefix -proxy ,$(PROXY)) \
 		$(if $(DUAL_STACK),-dual-stack) $(addprefix -nodes ,$(NODES)) $(addprefix -kwok ,$(KWOK)) $(addprefix -port ,$(PORT)) \
-		$(addprefix -only ,$(ONLY)) $(if $(SUITES),-suites '$(SUITES)') $(if $(FOCUS),-focus '$(FOCUS)')
+		$(addprefix -patience ,$(PATIENCE)) $(addprefix -only ,$(ONLY)) $(if $(SUITES),-suites '$(SUITES)') $(if $(FOCUS),-focus '$(FOCUS)')
 
 # The programs take half an hour with empty caches, and two minutes with Go's packages of former builds: then
 # the tests run. What is built stays in the caches.
@@ -68,7 +69,7 @@ test-cluster: # as root, Kubernetes' [Conformance] tests of DNS on a real cluste
 	@echo "== Kubernetes' conformance tests of DNS: about 2 minutes, if their programs are in Go's caches"
 	@mkdir -p bin/cluster && cd tools/cluster && CGO_ENABLED=0 $(GO) build -o ../../bin/cluster/cluster .
 	@timeout $(BUILD_SECONDS) bin/cluster/cluster programs; status=$$?; case $$status in \
-	0) $(MAKE) conformance ONLY=seamark SUITES=dns FOCUS='\[Conformance\]' ;; \
+	0) $(MAKE) conformance ONLY=seamark SUITES=dns FOCUS='\[Conformance\]' PATIENCE=10m ;; \
 	77) echo "not run: this machine cannot have a cluster" ;; \
 	124) echo "not run: the programs were not built within $(BUILD_SECONDS) s; make cluster builds them" ;; \
 	*) exit $$status ;; \

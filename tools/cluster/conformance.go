@@ -201,7 +201,7 @@ func (t *conformance) all(ctx context.Context) error {
 	t.report.Seconds = time.Since(start).Seconds()
 
 	// What a test or a signal has left must not meet the next user of the cluster.
-	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
 	defer cancel()
 	err = errors.Join(err, t.removeNamespaces(restore), t.install(restore, servers()[0]))
 	if len(t.report.Results) == 0 {

@@ -19,9 +19,6 @@ import (
 //go:embed files/*.corefile files/*.yaml files/*.toml files/*.json
 var files embed.FS
 
-// patience is how long a step may take on a busy machine.
-const patience = 3 * time.Minute
-
 // writeTemplate fills the embedded file of a name with data and writes it.
 func writeTemplate(name, target string, data any) error {
 	t, err := template.ParseFS(files, "files/"+name)
@@ -231,7 +228,7 @@ func (c *cluster) startKwok(ctx context.Context) error {
 // rollout waits for a Deployment. The error has the events of its namespace.
 func (c *cluster) rollout(ctx context.Context, namespace, deployment string) error {
 	_, err := c.kubectl(ctx, "-n", namespace, "rollout", "status", "deployment/"+deployment,
-		"--timeout", patience.String())
+		"--timeout", c.Options.Patience.String())
 	if err == nil {
 		return nil
 	}
@@ -285,7 +282,7 @@ func (c *cluster) logEnds(name string) string {
 
 // await calls try until it succeeds. The error has the ends of the logs of name.
 func (c *cluster) await(ctx context.Context, name string, try func() error) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(c.Options.Patience)
 	for {
 		err := try()
 		switch {

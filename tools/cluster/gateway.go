@@ -64,7 +64,7 @@ func (t *conformance) runGateway(ctx context.Context, s server, of suite) error 
 
 // deleteGateways deletes what the controller has to release (finalizers), while there is a controller.
 func (t *conformance) deleteGateways(ctx context.Context) error {
-	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
 	defer cancel()
 	return errors.Join(
 		t.do(restore, "delete", "gateways", "--all", "--all-namespaces"),

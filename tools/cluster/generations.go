@@ -35,7 +35,7 @@ func (t *conformance) runGeneration(ctx context.Context, s server, of suite) err
 	}
 
 	defer func() {
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
 		defer cancel()
 		t.scale(restore, "coredns", "2")
 		t.kubectl(restore, "delete", "-f", file, "--ignore-not-found")

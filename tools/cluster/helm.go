@@ -32,7 +32,7 @@ func (t *conformance) helm(ctx context.Context, args string) error {
 	fields := strings.Fields(args)
 	if verb := fields[0]; verb == "install" || verb == "upgrade" {
 		fields = append(fields, filepath.Join(t.Options.Source, "deploy", "helm", "seamark"),
-			"--set", "image.repository="+repository, "--set", "image.tag="+tag, "--wait", "--timeout", patience.String())
+			"--set", "image.repository="+repository, "--set", "image.tag="+tag, "--wait", "--timeout", t.Options.Patience.String())
 	}
 	cmd := exec.CommandContext(ctx, t.program(helmModule, "helm"), append(fields, "--namespace", "kube-system")...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+t.file("kubeconfig"), "HELM_CACHE_HOME="+t.file("helm"),
@@ -53,7 +53,7 @@ func steps(all ...func() error) error {
 
 // uninstall removes the release, also after an error and a signal.
 func (t *conformance) uninstall(ctx context.Context, err error) error {
-	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
 	defer cancel()
 	return errors.Join(err, t.helm(restore, "uninstall seamark --wait --ignore-not-found"))
 }
@@ -79,7 +79,7 @@ func helmBeside(mode string) func(*conformance, context.Context) error {
 			func() error { return t.scale(ctx, "coredns", "0") },
 			func() error { return pause(ctx, loadTimeout) },
 		)
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
 		defer cancel()
 		return t.uninstall(ctx, errors.Join(err, t.scale(restore, "coredns", "2")))
 	}

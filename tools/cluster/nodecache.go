@@ -40,7 +40,7 @@ func (t *conformance) runNodeCache(ctx context.Context, s server, of suite) erro
 		return err
 	}
 	defer func() {
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
 		defer cancel()
 		t.kubectl(restore, "delete", "-k", dir, "--ignore-not-found")
 	}()
@@ -81,7 +81,7 @@ func (t *conformance) writeNodeCache(dir, capture, component string) error {
 
 func (t *conformance) rolloutNodeCache(ctx context.Context) error {
 	return t.do(ctx, "-n", "kube-system", "rollout", "status", "daemonset/node-local-dns",
-		"--timeout", patience.String())
+		"--timeout", t.Options.Patience.String())
 }
 
 // checkCapture checks by the metrics of the caches that queries of the pods have reached them, and with dual
@@ -153,7 +153,7 @@ func (t *conformance) checkRulesOfNode(ctx context.Context, s server, of suite) 
 			func() error { return pause(ctx, 2*time.Second) },
 			func() error { return t.checkRules(ctx, s, of, "", []rule{c.rule}) },
 		)
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
 		err = errors.Join(err, t.nft(restore, "delete table inet conformance"))
 		cancel()
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Versions of the programs that are the same for every version of Kubernetes.
@@ -41,8 +42,9 @@ type options struct {
 	Proxy      string // mode of kube-proxy
 	DualStack  bool
 	Nodes      int
-	Fake       int // simulated nodes of kwok
-	Port       int // of 127.0.0.1, for the API server
+	Fake       int           // simulated nodes of kwok
+	Port       int           // of 127.0.0.1, for the API server
+	Patience   time.Duration // how long a step may take
 }
 
 // parse returns the options that the args of a command select.
@@ -65,6 +67,7 @@ func (o *options) addFlags(f *flag.FlagSet) {
 	f.IntVar(&o.Nodes, "nodes", 1, "number of nodes")
 	f.IntVar(&o.Fake, "kwok", 0, "number of further nodes that kwok simulates")
 	f.IntVar(&o.Port, "port", 16443, "port of 127.0.0.1 for the API server")
+	f.DurationVar(&o.Patience, "patience", 3*time.Minute, "how long a step may take, such as a node's start")
 }
 
 // check completes the options. Every value that it accepts has been tried.
@@ -92,6 +95,9 @@ func (o *options) check() error {
 	}
 	if o.Port < 1 || o.Port > 65535 {
 		refuse("-port %d: want 1 to 65535", o.Port)
+	}
+	if o.Patience < time.Second {
+		refuse("-patience %v: want 1s at least", o.Patience)
 	}
 	if len(errs) > 0 {
 		return usageError{errors.Join(errs...)}

@@ -47,7 +47,7 @@ func podKinds(o options) []podKind {
 func (t *conformance) runPods(ctx context.Context, s server, of suite) error {
 	file := t.file("pods.yaml")
 	defer func() {
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
 		defer cancel()
 		t.kubectl(restore, "delete", "-f", file, "--ignore-not-found")
 	}()

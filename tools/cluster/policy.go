@@ -267,7 +267,7 @@ func (t *conformance) policyOnNodes(ctx context.Context, s server, of suite) err
 		return err
 	}
 	defer func() {
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
 		defer cancel()
 		t.kubectl(restore, "delete", "-f", file, "--ignore-not-found")
 	}()

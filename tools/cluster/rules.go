@@ -168,7 +168,7 @@ func (t *conformance) with(ctx context.Context, sc scenario, do func() error) (e
 
 	// The other server does not start with directives of Seamark, and namespaces end slowly.
 	defer func() {
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*patience)
+		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*t.Options.Patience)
 		defer cancel()
 		remove := []string{"delete", "--ignore-not-found"}
 		err = errors.Join(err, t.setCorefile(restore, corefile), t.do(restore, slices.Concat(remove, objects, kinds)...))
