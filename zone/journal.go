@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -46,6 +47,14 @@ func (j Journal) Newest(bytes int) Journal {
 		j.bytes -= j.deltas[0].size()
 		j.deltas = j.deltas[1:]
 	}
+	return j
+}
+
+// Within returns the journal without the oldest differences for which there is no memory, and makes the claim as large
+// as it.
+func (j Journal) Within(memory *memory.Claim) Journal {
+	j = j.Newest(int(memory.Half()))
+	memory.Set(int64(j.bytes))
 	return j
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/internal/zones"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -104,6 +105,7 @@ type liveZone struct {
 	origin  wire.Name
 	current atomic.Pointer[version] // nil until the objects have been read
 	records map[record]struct{}     // of current, without the SOA record
+	memory  *memory.Claim           // of the journal
 }
 
 // A version of a liveZone. It is immutable.
@@ -134,7 +136,7 @@ type nameServer struct {
 func (s *settings) newZones(b *config.Block) *liveZones {
 	x := &liveZones{settings: s, local: b.Addresses(), serials: zone.NewSerials(), now: time.Now}
 	for _, origin := range s.zones {
-		x.all = append(x.all, &liveZone{origin: origin})
+		x.all = append(x.all, &liveZone{origin: origin, memory: b.Memory.Claim(memory.Zones)})
 	}
 	return x
 }
@@ -282,6 +284,7 @@ func (x *liveZones) show(z *liveZone, was map[record]struct{}, serial uint32) {
 		from, _ := before.Serial()
 		v.journal = before.journal.Then(from, serial, slices.Clip(removed), slices.Clip(added))
 	}
+	v.journal = v.journal.Within(z.memory)
 	z.current.Store(v)
 	x.followers.Changed(z.origin)
 }

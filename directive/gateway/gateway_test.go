@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
@@ -348,6 +349,7 @@ func TestExternalVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.Memory = memory.New(64<<20, memory.FromGroup)
 	x := config.Find[*External](b)[0]
 	x.source = x.newSource(b)
 	r := &rig{x.source, t}
@@ -411,6 +413,11 @@ func TestExternalVersions(t *testing.T) {
 			t.Errorf("change %d: the differences lead to %d records, want the %d of the zone", i, len(before), len(now))
 		}
 		before, serial = now, serialOf(x, origin)
+	}
+
+	journal := x.source.zones.all[0].current.Load().journal.Bytes()
+	if used := b.Memory.Part(memory.Zones).Used; journal == 0 || used != int64(journal) {
+		t.Errorf("%d bytes of memory are reserved for a journal of %d", used, journal)
 	}
 
 	// A name with names below it excludes the wildcard (RFC 4592), and has a negative answer with the SOA record.

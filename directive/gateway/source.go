@@ -90,6 +90,11 @@ func (x *source) Stop() {
 	x.task.Stop()
 	x.report.Close()
 	x.claim.Release()
+	if x.zones != nil {
+		for _, z := range x.zones.all {
+			z.memory.Release()
+		}
+	}
 	for _, unregister := range x.unregister {
 		unregister()
 	}

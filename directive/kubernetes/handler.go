@@ -27,6 +27,7 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/sys/generation"
 	"github.com/seamark/seamark/sys/health"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 )
@@ -63,7 +64,8 @@ type Handler struct {
 	options      *options      // other directives may change them before the start
 	external     *External     // whose zones these are; nil for kubernetes
 	transferred  []*zoneInfo
-	live         *liveZones // nil unless other servers copy zones
+	live         *liveZones     // nil unless other servers copy zones
+	memory       *memory.Budget // of live
 
 	generations *generation.Cells // of index; nil if no answers are repeated
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -47,10 +48,12 @@ type liveZone struct {
 	serial  atomic.Uint32
 	current atomic.Pointer[liveVersion] // nil until the index is ready
 	apex    map[string]struct{}         // the records that depend on no single Service; guarded by the lock of the index
+	memory  *memory.Claim               // of the journal
 }
 
 // planTransfers finds the zones that the directive transfer of the block sends to other servers.
 func (h *Handler) planTransfers(b *config.Block) {
+	h.memory = b.Memory
 	for _, t := range config.Find[zone.Transferrer](b) {
 		for _, z := range h.zones {
 			if t.Transfers(z.name) {
@@ -97,7 +100,7 @@ func (h *Handler) startLiveZones(s *config.Start) error {
 func newLiveZones(h *Handler, now func() time.Time, numbers *zone.Serials) *liveZones {
 	l := &liveZones{index: h.index, serials: numbers, now: now}
 	for _, z := range h.transferred {
-		at := &liveZone{liveZones: l, records: newGenerator(h, z)}
+		at := &liveZone{liveZones: l, records: newGenerator(h, z), memory: h.memory.Claim(memory.Zones)}
 		at.serial.Store(numbers.First(z.name, now()))
 		z.live = at
 		l.zones = append(l.zones, at)
@@ -163,6 +166,9 @@ func (l *liveZones) Stop() {
 	l.index.Lock()
 	defer l.index.Unlock()
 	l.index.RemoveUndo(l.pending)
+	for _, z := range l.zones {
+		z.memory.Release()
+	}
 }
 
 // run makes versions until ctx ends.

@@ -47,7 +47,7 @@ func (z *liveZone) nextSerial() uint32 {
 
 // show makes a version the current one. The caller holds the lock of the index.
 func (z *liveZone) show(v *liveVersion) {
-	v.soa = z.records.soa()
+	v.soa, v.journal = z.records.soa(), v.journal.Within(z.memory)
 	z.current.Store(v)
 }
 

@@ -1,6 +1,9 @@
 package memory
 
-import "sync"
+import (
+	"math"
+	"sync"
+)
 
 // A Claim is what one thing of a consumer has reserved. A nil Claim reserves nothing. Its methods
 // are safe for concurrent use.
@@ -50,6 +53,17 @@ func (c *Claim) Set(bytes int64) {
 	defer c.mu.Unlock()
 	c.budget.Force(c.of, c.reserved(bytes)-c.reserved(c.bytes))
 	c.bytes = bytes
+}
+
+// Half returns half of the bytes that the claim could have at present: as many has what leaves as much free as it
+// takes, and nothing that others need.
+func (c *Claim) Half() int64 {
+	if c == nil {
+		return math.MaxInt64
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes/2 + c.budget.Free(c.of)/2
 }
 
 // Succeed has the claim, which is empty, begin to replace another one, which will be released soon: the
