@@ -45,7 +45,18 @@ func (k *kubeDNS) calls() []string {
 // await waits for these deliveries.
 func (k *kubeDNS) await(want ...string) {
 	k.Helper()
-	chaintest.Eventually(k.T, strings.Join(want, ", "), func() bool { return slices.Equal(k.calls(), want) })
+	chaintest.Within(k.T, patience, func() string {
+		if got := k.calls(); !slices.Equal(got, want) {
+			return fmt.Sprintf("got the configurations %q, want %q\n%s", got, want, k.logged())
+		}
+		return ""
+	})
+}
+
+func (k *kubeDNS) logged() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.log.String()
 }
 
 // logs counts the log lines with these words.
