@@ -2,17 +2,15 @@
 package pidfd
 
 import (
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // Await blocks until a process has ended and the kernel has closed its files, or limit has passed. It returns at
-// once if the process is not seen from here: 0, one that has ended before, or any on other systems than Linux. It
-// does not wait for this process: where a test has several servers in one, that would be real time in a virtual one.
+// once if the process is not seen from here: 0, one that has ended before, or any on other systems than Linux.
 func Await(pid int, limit time.Duration) {
-	if pid <= 0 || pid == os.Getpid() {
+	if pid <= 0 {
 		return
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
