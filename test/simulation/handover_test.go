@@ -234,11 +234,15 @@ func (x *replacement) dies() {
 	x.cancel()
 }
 
+// noProcess is greater than every process ID (PID_MAX_LIMIT is 4 million): the kernel is asked for the end of a process
+// that hands over, and waits in real time for one that there is.
+const noProcess = 1 << 30
+
 // handOver passes the old process to the new one, and ends it if it dies.
 func (x *replacement) handOver(old *server.Plan) error {
 	socket := must(os.Open(os.DevNull)) // stands for that of the directive handover
 	defer socket.Close()
-	c := handover.NewConn(x.passage.ends[0], 1)
+	c := handover.NewConn(x.passage.ends[0], noProcess+1)
 	defer c.Close()
 	_, err := old.HandOver(c, socket)
 	if err != nil {
@@ -260,7 +264,7 @@ func (x *replacement) endOld(old *server.Plan) {
 
 // takeOver makes the new process serve.
 func (x *replacement) takeOver(ctx context.Context, plan *server.Plan) error {
-	conn := handover.NewConn(x.passage.ends[1], 2)
+	conn := handover.NewConn(x.passage.ends[1], noProcess+2)
 	defer conn.Close()
 	if err := plan.TakeOver(conn); err != nil {
 		return err
