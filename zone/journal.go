@@ -51,7 +51,7 @@ func (j Journal) Newest(bytes int) Journal {
 }
 
 // Within returns the journal without the oldest differences for which there is no memory, and makes the claim as large
-// as it.
+// as it. A journal leaves half of the memory free: the next version, and its transfer, are worth more than it.
 func (j Journal) Within(memory *memory.Claim) Journal {
 	j = j.Newest(int(memory.Half()))
 	memory.Set(int64(j.bytes))

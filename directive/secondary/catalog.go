@@ -324,7 +324,7 @@ func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 	o := from.catalog.options
 	o.origin = origin
 	o.file = memberFile(o.file, origin)
-	c := newCopy(o, from.catalog.clients, m.log, room{budget: m.registry.memory, kind: memory.Catalogs})
+	c := newCopy(o, from.catalog.clients, m.log, newRoom(m.registry.memory, memory.Catalogs))
 	c.followers, c.transfers, c.checks, c.health = &m.followers, m.transfers, m.registry.checks, &m.health
 	c.files, c.copies = m.registry.files, m.registry.copies
 	c.share = &share{of: &m.registry.budget}

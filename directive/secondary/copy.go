@@ -219,7 +219,7 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time
 	s.checked = start
 	switch {
 	case z != nil:
-		s.journal = c.room.keep(s.journalTo(z, in))
+		s.journal = s.journalTo(z, in).Within(c.room.journal)
 		s.install(z)
 		s.unsaved = true
 		s.logTransfer(from, z, in)

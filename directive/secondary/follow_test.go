@@ -115,7 +115,7 @@ func startFollowing(t *testing.T, interval, expires time.Duration, primaries ...
 		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), 53)
 		clients = append(clients, &client{addr: at, dial: p.dial})
 	}
-	c := newCopy(options{origin: origin}, clients, log.Logger(), room{kind: memory.Zones})
+	c := newCopy(options{origin: origin}, clients, log.Logger(), newRoom(nil, memory.Zones))
 	c.interval.Store(int64(interval))
 	c.expires.Store(int64(expires))
 	c.start()
@@ -330,7 +330,7 @@ func TestHandoverJournal(t *testing.T) {
 		state, budget := saveCopies(t, old), memory.New(80<<20, memory.FromGroup)
 		to := newCopies(chaintest.QuietLog())
 		to.receive(bytes.NewReader(state), budget)
-		next := newCopy(old.options, nil, chaintest.QuietLog(), room{budget: budget, kind: memory.Zones})
+		next := newCopy(old.options, nil, chaintest.QuietLog(), newRoom(budget, memory.Zones))
 		next.copies = to
 		s := schedule{copy: next}
 		s.load()

@@ -108,7 +108,8 @@ func readPassed(in *bufio.Reader, budget *memory.Budget) (key passedKey, at pass
 	}
 
 	key = passedKey{wire.Name(origin), from}
-	at.room = &room{budget: budget, kind: memory.Zones}
+	r := newRoom(budget, memory.Zones)
+	at.room = &r
 	reading := newIncoming(key.origin, nil, false)
 	reading.room = at.room
 	if at.zone, at.checked, err = parseFile(reading, in); err == nil || isRefused(err) {

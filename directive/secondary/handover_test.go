@@ -204,7 +204,7 @@ func TestLoadPassed(t *testing.T) {
 		from := of
 		from.from = tt.from
 		log := new(chaintest.Log)
-		c := newCopy(of, []*client{new(client)}, log.Logger(), room{budget: memory.New(80<<20, memory.FromGroup)})
+		c := newCopy(of, []*client{new(client)}, log.Logger(), newRoom(memory.New(80<<20, memory.FromGroup), memory.Zones))
 		c.clients[0].limit.Store(tt.maxSize)
 		c.copies = newCopies(log.Logger())
 		c.copies.receive(bytes.NewReader(saveCopies(t, withZone(t, from, passed, time.Now().Add(-tt.age)))), c.room.budget)

@@ -14,7 +14,11 @@ type room struct {
 	kind      memory.Consumer // of the version that the zone has
 	version   int64
 	receiving int64
-	journal   int64
+	journal   *memory.Claim
+}
+
+func newRoom(b *memory.Budget, kind memory.Consumer) room {
+	return room{budget: b, kind: kind, journal: b.Claim(kind)}
 }
 
 // receiveStep is the least by which the part of a transfer grows: not each record asks for more.
@@ -44,11 +48,11 @@ func (r *room) install(z *zone.Zone) error {
 	more := max(bytes-r.version, 0)
 	err := r.budget.Reserve(r.kind, more)
 
-	// The version can have the memory of its journal: keep makes that smaller.
-	if journal := int(r.journal); err != nil && journal > 0 {
-		r.count(0)
+	// The version can have the memory of its journal, which is made smaller then.
+	if journal := r.journal.Bytes(); err != nil && journal > 0 {
+		r.journal.Set(0)
 		if err = r.budget.Reserve(r.kind, more); err != nil {
-			r.count(journal)
+			r.journal.Set(journal)
 		}
 	}
 	if err != nil {
@@ -67,20 +71,6 @@ func (r *room) hold(reserved, bytes int64) {
 	r.version = bytes
 }
 
-// keep counts the journal of the version, and returns it without the oldest differences for which there is no memory.
-// A journal has as much as it leaves free: the next version, and its transfer, are worth more than it.
-func (r *room) keep(j zone.Journal) zone.Journal {
-	j = j.Newest(int(r.journal/2 + r.budget.Free(r.kind)/2))
-	r.count(j.Bytes())
-	return j
-}
-
-// count changes the part of the journal.
-func (r *room) count(journal int) {
-	r.budget.Force(r.kind, int64(journal)-r.journal)
-	r.journal = int64(journal)
-}
-
 // release ends the use of memory for a version that was being received.
 func (r *room) release() {
 	if r != nil {
@@ -92,7 +82,7 @@ func (r *room) release() {
 // stop ends the use of all memory.
 func (r *room) stop() {
 	r.release()
-	r.count(0)
+	r.journal.Set(0)
 	r.hold(r.version, 0)
 }
 

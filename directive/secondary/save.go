@@ -137,7 +137,7 @@ func (s *schedule) use(z *zone.Zone, checked time.Time) error {
 	}
 
 	s.checked, s.saved = checked, time.Now()
-	s.journal = c.room.keep(s.journal)
+	s.journal = s.journal.Within(c.room.journal)
 	s.install(z)
 	return nil
 }

@@ -72,7 +72,7 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 		clients = append(clients, &client{addr: addr, dial: dial})
 	}
 
-	c := newCopy(at.options, clients, b.Log, room{budget: b.Memory, kind: memory.Zones})
+	c := newCopy(at.options, clients, b.Log, newRoom(b.Memory, memory.Zones))
 	c.configure(at, b)
 	c.health = b.Health()
 	c.checks, c.files, c.copies = s.checks, s.files, s.copies

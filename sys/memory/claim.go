@@ -55,8 +55,18 @@ func (c *Claim) Set(bytes int64) {
 	c.bytes = bytes
 }
 
-// Half returns half of the bytes that the claim could have at present: as many has what leaves as much free as it
-// takes, and nothing that others need.
+// Bytes returns how large the claim is.
+func (c *Claim) Bytes() int64 {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes
+}
+
+// Half returns half of the bytes that the claim could have at present, so that a claim of that size leaves as many
+// free. A nil Claim has no limit.
 func (c *Claim) Half() int64 {
 	if c == nil {
 		return math.MaxInt64
