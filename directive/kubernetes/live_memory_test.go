@@ -1,11 +1,9 @@
 package kubernetes
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/zone"
 )
@@ -21,16 +19,8 @@ func TestLiveJournalMemory(t *testing.T) {
 	first, _ := h.Version(h.primary).Serial()
 	var previous uint32
 	for i := range 60 {
-		var endpoints []string
-		for j := range 50 {
-			endpoints = append(endpoints, fmt.Sprintf("10.0.%d.%d", i, j))
-		}
-		ix.Put(cluster.Services, headless("shop", "db"))
-		ix.Put(cluster.Slices, slice("shop", "db-1", "db", "http 80/tcp, dns 53/udp, x 1/tcp, y 2/tcp", endpoints...))
 		previous, _ = h.Version(h.primary).Serial()
-		ix.Lock()
-		l.newVersions()
-		ix.Unlock()
+		replaceEndpoints(l, i, 50)
 
 		var journals int64
 		for _, z := range l.zones {

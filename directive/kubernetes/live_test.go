@@ -322,6 +322,19 @@ func handOverLiveZones(t *testing.T, changes int, oldRemains bool) {
 	}
 }
 
+// replaceEndpoints gives a headless Service with four ports n other endpoints for each i, and makes versions.
+func replaceEndpoints(l *liveZones, i, n int) {
+	var endpoints []string
+	for j := range n {
+		endpoints = append(endpoints, fmt.Sprintf("10.0.%d.%d", i, j))
+	}
+	l.index.Put(cluster.Services, headless("shop", "db"))
+	l.index.Put(cluster.Slices, slice("shop", "db-1", "db", "http 80/tcp, dns 53/udp, x 1/tcp, y 2/tcp", endpoints...))
+	l.index.Lock()
+	defer l.index.Unlock()
+	l.newVersions()
+}
+
 // The journal keeps a bounded number of bytes: differences since an older version are not
 // known.
 func TestLiveJournalBound(t *testing.T) {
@@ -336,16 +349,8 @@ func TestLiveJournalBound(t *testing.T) {
 	first, _ := h.Version(h.primary).Serial()
 	var previous uint32
 	for i := range 100 {
-		var endpoints []string
-		for j := range 100 {
-			endpoints = append(endpoints, fmt.Sprintf("10.0.%d.%d", i, j))
-		}
-		ix.Put(cluster.Services, headless("shop", "db"))
-		ix.Put(cluster.Slices, slice("shop", "db-1", "db", "http 80/tcp, dns 53/udp, x 1/tcp, y 2/tcp", endpoints...))
 		previous, _ = h.Version(h.primary).Serial()
-		ix.Lock()
-		l.newVersions()
-		ix.Unlock()
+		replaceEndpoints(l, i, 100)
 		v := z.current.Load()
 		if n := v.journal.Bytes(); n > zone.MaxJournal {
 			t.Fatalf("got a journal of %d bytes, want at most %d", n, zone.MaxJournal)

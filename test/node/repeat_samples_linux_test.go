@@ -57,6 +57,15 @@ func kernelEvent(lines *bufio.Reader) <-chan string {
 	return found
 }
 
+const adminAddress = "127.0.0.1:8053"
+
+// startWithAdmin starts a node with the admin API, the capabilities of deploy/node and the sandbox.
+func (n *testNode) startWithAdmin(capture string) *nodeProcess {
+	n.args = n.files(cached)
+	return n.startChanged(func(c *exec.Cmd) { confined(c, deployed) }, capture, "-sandbox=required", "-admin="+adminAddress,
+		"-metrics-listen-address=127.0.0.1:9353")
+}
+
 // clientQueries returns the number of a client's queries in the list of the admin API; 0 before there is a list.
 func (n *testNode) clientQueries(p *nodeProcess, address, client string) float64 {
 	n.t.Helper()
@@ -77,15 +86,12 @@ func (n *testNode) clientQueries(p *nodeProcess, address, client string) float64
 // kernel answers.
 func TestNodeRepeatClients(t *testing.T) {
 	eachProgramCapture(t, func(n *testNode, capture string) {
-		const admin = "127.0.0.1:8053"
-		n.args = n.files(cached)
-		p := n.startChanged(func(c *exec.Cmd) { confined(c, deployed) }, capture, "-sandbox=required", "-admin="+admin,
-			"-metrics-listen-address=127.0.0.1:9353")
+		p := n.startWithAdmin(capture)
 		c := n.dial("udp", clusterDNS)
 		client := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().String()
 		n.eventually("more queries of the client than have reached the server", p, func() bool {
 			n.ask(c, "start.example.")
-			return n.clientQueries(p, admin, client) > n.total(p, "seamark_node_capture_query_packets_total")+10
+			return n.clientQueries(p, adminAddress, client) > n.total(p, "seamark_node_capture_query_packets_total")+10
 		})
 		n.end(p, syscall.SIGTERM)
 	})
@@ -95,17 +101,14 @@ func TestNodeRepeatClients(t *testing.T) {
 // pod that has sent them.
 func TestNodeRepeatSamples(t *testing.T) {
 	eachProgramCapture(t, func(n *testNode, capture string) {
-		const admin = "127.0.0.1:8053"
-		n.args = n.files(cached)
-		p := n.startChanged(func(c *exec.Cmd) { confined(c, deployed) }, capture, "-sandbox=required", "-admin="+admin,
-			"-metrics-listen-address=127.0.0.1:9353")
+		p := n.startWithAdmin(capture)
 		c := n.dial("udp", clusterDNS)
 		n.eventually("repeated replies", p, func() bool {
 			n.ask(c, "start.example.")
 			return n.total(p, repeatedReplies) > 0
 		})
 
-		line := kernelEvent(n.tail(p, admin))
+		line := kernelEvent(n.tail(p, adminAddress))
 		var got traffic.Event
 		n.eventually("event of the kernel", p, func() bool {
 			n.ask(c, "start.example.")
