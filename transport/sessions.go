@@ -40,7 +40,7 @@ type Sessions struct {
 	ready    map[*Session]struct{}
 	clients  map[netip.Addr]int
 	openings openings
-	attempts openings                    // handshakes of verified clients, also those that were refused
+	attempts openings                    // handshakes of clients whose addresses are proven, refused ones included
 	pending  map[*handshakeSlot]struct{} // handshakes that are not complete
 	shares   slots.Counter               // of pending
 	closed   bool                        // no handshakes are accepted

@@ -83,7 +83,7 @@ func unified(group string) bool {
 }
 
 // enableControllers gives the groups below one of version 2 the controllers that the kubelet and runc use,
-// and returns those that were not enabled before. A group with processes refuses, unless it is the root of all.
+// and returns those that were not enabled before. The kernel refuses that for a group with processes, but for the root.
 func enableControllers(group string) (enabled []string, err error) {
 	available, err := os.ReadFile(filepath.Join(group, "cgroup.controllers"))
 	if err != nil {
@@ -185,8 +185,8 @@ func makeGroup(dir string) error {
 	return nil
 }
 
-// makeSystemGroup moves the process, which is the first one of node n, from the node's group into one of its own. A
-// group of version 2 has processes or controllers for those below it, and pods' groups are below the node's.
+// makeSystemGroup moves the process, which is the first one of node n, from the node's group into one of its own. With
+// version 2 a group that has processes cannot enable controllers for the groups below it (cgroups(7)), as those of pods.
 func (c *cluster) makeSystemGroup(n int) error {
 	base := c.Groups[0]
 	if !unified(base) {
