@@ -152,7 +152,14 @@ func runConformance(ctx context.Context, args []string) (err error) {
 	if found {
 		c = newCluster(running)
 		fmt.Printf("== the running cluster: %s\n", running.Options)
+		err = checkPrograms(testPrograms, find)
+	} else {
+		err = c.checkBeforeBuild()
 	}
+	if err != nil {
+		return err
+	}
+
 	if t.needsE2E() {
 		if err := c.buildTests(ctx); err != nil {
 			return interruption(ctx, err)

@@ -41,19 +41,8 @@ var testPrograms = map[string]string{
 	"tr": "coreutils", "true": "coreutils", "uname": "coreutils", "uniq": "coreutils", "wc": "coreutils", "wget": "wget",
 }
 
-// buildTests builds the programs of tests, after a check that the machine has the others.
+// buildTests builds the programs of tests.
 func (c *cluster) buildTests(ctx context.Context) error {
-	var lacking []string
-	for name, debian := range testPrograms {
-		if find(name) == "" {
-			lacking = append(lacking, debian)
-		}
-	}
-	if slices.Sort(lacking); len(lacking) > 0 {
-		return machineError{fmt.Errorf("programs for tests are missing; on Debian: apt-get install %s",
-			strings.Join(slices.Compact(lacking), " "))}
-	}
-
 	fmt.Fprintln(c.out, "== test programs (usually 8 minutes the first time, then 1 s)")
 	return c.buildAll(ctx, []module{c.testModule()})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -16,20 +17,20 @@ import (
 )
 
 // required has the Debian package of each program and file that the cluster needs.
-var required = []struct{ name, debian string }{
-	{"/usr/lib/cni/bridge", "containernetworking-plugins"},
-	{"conntrack", "conntrack"},
-	{"dig", "bind9-dnsutils"},
-	{"gcc", "gcc"},
-	{"getent", "libc-bin"},
-	{"ip", "iproute2"},
-	{"iptables", "iptables"},
-	{"ldd", "libc-bin"},
-	{"mount", "mount"},
-	{"musl-gcc", "musl-tools"},
-	{"nft", "nftables"},
-	{"nsenter", "util-linux"},
-	{"runc", "runc"},
+var required = map[string]string{
+	"/usr/lib/cni/bridge": "containernetworking-plugins",
+	"conntrack":           "conntrack",
+	"dig":                 "bind9-dnsutils",
+	"gcc":                 "gcc",
+	"getent":              "libc-bin",
+	"ip":                  "iproute2",
+	"iptables":            "iptables",
+	"ldd":                 "libc-bin",
+	"mount":               "mount",
+	"musl-gcc":            "musl-tools",
+	"nft":                 "nftables",
+	"nsenter":             "util-linux",
+	"runc":                "runc",
 }
 
 // Free bytes that a start needs: for the files of the running cluster, and for each program that
@@ -46,24 +47,48 @@ const (
 	nodeInotify    = 16
 )
 
-// checkMachine reports everything that the machine lacks at once, and listens on the port of
-// the API server.
+// checkMachine reports everything that the machine lacks for a cluster at once, and listens on
+// the port of the API server.
 func (c *cluster) checkMachine(context.Context) error {
+	return c.check(c.requiredPrograms())
+}
+
+// checkBeforeBuild reports what the machine lacks for a cluster and its tests, whose programs take long to build.
+func (c *cluster) checkBeforeBuild() error {
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return err
+	}
+
+	programs := c.requiredPrograms()
+	maps.Copy(programs, testPrograms)
+	if err := c.check(programs); err != nil {
+		return machineError{err}
+	}
+
+	return c.listener.Close()
+}
+
+// requiredPrograms returns the programs that a cluster with the options needs.
+func (c *cluster) requiredPrograms() map[string]string {
+	programs := maps.Clone(required)
+	if c.Options.Proxy == "ipvs" {
+		programs["ipset"] = "ipset"
+	}
+	return programs
+}
+
+func (c *cluster) check(programs map[string]string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a cluster needs root, to make namespaces: sudo make cluster")
 	}
 
-	var errs []error
-	if names, packages := missing(find); len(names) > 0 {
-		errs = append(errs, fmt.Errorf("programs are missing: %s; on Debian: apt-get install %s",
-			strings.Join(names, ", "), strings.Join(packages, " ")))
-	}
-
+	errs := []error{checkPrograms(programs, find)}
 	if text, err := os.ReadFile("/proc/filesystems"); err == nil && !strings.Contains(string(text), "\toverlay\n") {
 		errs = append(errs, errors.New("the kernel has no overlayfs, which containerd needs: try modprobe overlay"))
 	}
-	if c.Options.Proxy == "ipvs" {
-		errs = append(errs, checkIPVS())
+	// Nodes cannot load a module of the machine's kernel.
+	if _, err := os.Stat("/proc/net/ip_vs"); c.Options.Proxy == "ipvs" && err != nil {
+		errs = append(errs, errors.New("the kernel has no ip_vs, which kube-proxy needs in mode ipvs: try modprobe -a ip_vs ip_vs_rr"))
 	}
 	if _, err := findHierarchies(); err != nil {
 		errs = append(errs, err)
@@ -82,28 +107,23 @@ func (c *cluster) checkMachine(context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// checkIPVS reports what kube-proxy needs in mode ipvs alone. Nodes cannot load a module of the machine's kernel.
-func checkIPVS() error {
-	var errs []error
-	if _, err := os.Stat("/proc/net/ip_vs"); err != nil {
-		errs = append(errs, errors.New("the kernel has no ip_vs, which kube-proxy needs in mode ipvs: try modprobe -a ip_vs ip_vs_rr"))
-	}
-	if find("ipset") == "" {
-		errs = append(errs, errors.New("the program ipset is missing; on Debian: apt-get install ipset"))
-	}
-	return errors.Join(errs...)
-}
-
-// missing returns the required programs that find does not find, and their Debian packages.
-func missing(find func(string) string) (names, packages []string) {
-	for _, r := range required {
-		if find(r.name) == "" {
-			names = append(names, r.name)
-			packages = append(packages, r.debian)
+// checkPrograms reports the programs that find does not find, with their Debian packages.
+func checkPrograms(programs map[string]string, find func(string) string) error {
+	var names, packages []string
+	for name, debian := range programs {
+		if find(name) == "" {
+			names = append(names, name)
+			packages = append(packages, debian)
 		}
 	}
+	if len(names) == 0 {
+		return nil
+	}
+
+	slices.Sort(names)
 	slices.Sort(packages)
-	return names, slices.Compact(packages)
+	return fmt.Errorf("programs are missing: %s; on Debian: apt-get install %s",
+		strings.Join(names, ", "), strings.Join(slices.Compact(packages), " "))
 }
 
 // find returns the path of a program, also in the directories of administrators.

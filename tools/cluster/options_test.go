@@ -58,17 +58,20 @@ func TestParseRefused(t *testing.T) {
 }
 
 func TestMissingPrograms(t *testing.T) {
-	names, packages := missing(func(name string) string {
+	all := func(name string) string { return "/bin/" + name }
+	if err := checkPrograms(required, all); err != nil {
+		t.Errorf("nothing is missing: got the error %v", err)
+	}
+
+	err := checkPrograms(required, func(name string) string {
 		if name == "runc" || name == "dig" || name == "getent" || name == "ldd" {
 			return ""
 		}
-		return "/bin/" + name
+		return all(name)
 	})
-	if got, want := strings.Join(names, " "), "dig getent ldd runc"; got != want {
-		t.Errorf("programs: got %q, want %q", got, want)
-	}
-	if got, want := strings.Join(packages, " "), "bind9-dnsutils libc-bin runc"; got != want {
-		t.Errorf("packages: got %q, want %q", got, want)
+	const want = "programs are missing: dig, getent, ldd, runc; on Debian: apt-get install bind9-dnsutils libc-bin runc"
+	if err == nil || err.Error() != want {
+		t.Errorf("got the error %v, want %s", err, want)
 	}
 }
 

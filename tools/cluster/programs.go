@@ -89,10 +89,9 @@ func prepare(ctx context.Context, o options) error {
 	defer l.Close()
 
 	c := newCluster(&state{Options: o})
-	if err := c.checkMachine(ctx); err != nil {
-		return machineError{err}
+	if err := c.checkBeforeBuild(); err != nil {
+		return err
 	}
-	c.listener.Close()
 	if err := c.buildTests(ctx); err != nil {
 		return interruption(ctx, err)
 	}
