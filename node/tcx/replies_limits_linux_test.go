@@ -12,7 +12,7 @@ import (
 )
 
 // Replies are repeated to a pod for ten seconds after each of the server's own that reaches it
-// over the same IP version.
+// over UDP and the same IP version.
 func TestRepeatReached(t *testing.T) {
 	b := newRepeatBench(t)
 	b.repeat = 100 * time.Hour
@@ -21,8 +21,17 @@ func TestRepeatReached(t *testing.T) {
 	if got := b.sendAsIs(in); got != nil {
 		t.Errorf("before the first reply: got the reply %x, want none", got)
 	}
+
 	reply := frame{payload: query}
 	reply.target, reply.source = ports(pod4, alias4, 40000)
+	for _, flags := range []byte{0x12, 0x18} {
+		reply.tcp, reply.flags = true, flags
+		b.run(b.program.reply, reply.bytes())
+		if got := b.sendAsIs(in); got != nil {
+			t.Errorf("after a segment with the flags %#x: got the reply %x, want none", flags, got)
+		}
+	}
+	reply.tcp = false
 	b.run(b.program.reply, reply.bytes())
 	if got := b.sendAsIs(in); got == nil {
 		t.Error("after a reply of the server: got no reply")

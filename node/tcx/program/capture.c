@@ -104,7 +104,9 @@ INLINE bool captured(struct __sk_buff *skb, struct interface *i, bool is6, __u64
 	return true;
 }
 
-INLINE void count_reply(struct __sk_buff *skb, bool is6)
+// count_reply notes that a reply of the server reaches a pod. One over TCP says nothing of the pod's right to
+// answers over UDP: a policy may permit TCP alone.
+INLINE void count_reply(struct __sk_buff *skb, bool is6, bool is_tcp)
 {
 	__u32 zero = 0;
 	struct shared *s = bpf_map_lookup_elem(&seamark_shared, &zero);
@@ -113,7 +115,8 @@ INLINE void count_reply(struct __sk_buff *skb, bool is6)
 		__sync_fetch_and_add(&s->replies, 1);
 	if (i) {
 		struct family *f = &i->families[is6];
-		*(volatile __u64 *)&f->replied = bpf_ktime_get_ns();
+		if (!is_tcp)
+			*(volatile __u64 *)&f->replied = bpf_ktime_get_ns();
 		if (*(volatile __u64 *)&f->pending)
 			f->pending = 0;
 		if (*(volatile __u32 *)&f->paused)
@@ -296,7 +299,7 @@ INLINE int reply4(struct __sk_buff *skb)
 			transport = sizeof(*eth) + (ip->version_length & 15) * 4;
 
 		if (rewrite4(skb, __builtin_offsetof(struct ip4, source), alias, cluster, transport, is_tcp))
-			count_reply(skb, false);
+			count_reply(skb, false, is_tcp);
 		break;
 	}
 	return TCX_NEXT;
@@ -330,7 +333,7 @@ INLINE int reply6(struct __sk_buff *skb)
 		bool is_tcp = ip.protocol == PROTOCOL_TCP;
 		if ((is_tcp || ip.protocol == PROTOCOL_UDP) &&
 		    rewrite6(skb, __builtin_offsetof(struct ip6, source), pair.alias, pair.cluster, transport, is_tcp))
-			count_reply(skb, true);
+			count_reply(skb, true, is_tcp);
 		break;
 	}
 	return TCX_NEXT;

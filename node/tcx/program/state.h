@@ -41,7 +41,7 @@ struct {
 // The state of an address family at an interface. A rule of the node may concern only one.
 struct family {
 	__u64 pending; // time of the first query since the last reply, 0 if there is none
-	__u64 replied; // time of the last reply
+	__u64 replied; // time of the last reply over UDP
 	__u32 paused;  // replies do not arrive: capture no queries
 	__u32 probe;   // but one, once
 };
