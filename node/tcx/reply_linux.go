@@ -3,8 +3,11 @@ package tcx
 import (
 	"encoding/binary"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/sys/generation"
@@ -153,8 +156,8 @@ func (r *reply) equal(o *reply) bool {
 	return r.alias == o.alias && r.querySize == o.querySize && r.query == o.query
 }
 
-// claimed is the time in `until` of a reply that a process writes. If the process dies meanwhile, the place is
-// lost. No other process may take it: one that was only stopped goes on to write.
+// claimed is the time in `until` of a reply that a process writes. No other process may take its place: one that
+// was only stopped goes on to write. See abandonClaims.
 const claimed = 1
 
 // claim reports whether the caller may write into r: the programs do not read it, since it has expired
@@ -162,6 +165,20 @@ const claimed = 1
 func (r *reply) claim(now uint64) bool {
 	until := r.until.Load()
 	return until != claimed && (until == 0 || until+uint64(rest) < now) && r.until.CompareAndSwap(until, claimed)
+}
+
+// abandonClaims ends the claims of processes that have ended while they wrote into the file of the replies.
+func abandonClaims(f *os.File) error {
+	memory, err := mapped(int(f.Fd()), int(unsafe.Sizeof(elements{})))
+	if err != nil {
+		return err
+	}
+
+	replies := &(*elements)(unsafe.Pointer(&memory[0])).replies
+	for i := range replies {
+		replies[i].until.CompareAndSwap(claimed, 0)
+	}
+	return unix.Munmap(memory)
 }
 
 // write replaces r, which the caller has claimed, by w with a reply to a query.

@@ -142,8 +142,15 @@ func (p *program) replyFiles() (files []*os.File, err error) {
 }
 
 // ReplyFiles returns the files for OpenReplies, none if the kernel has no memory for replies. They stay open
-// until Close.
-func (c *Capture) ReplyFiles() []*os.File { return c.replies }
+// until Close. The process that has got them before has to have ended.
+func (c *Capture) ReplyFiles() []*os.File {
+	if len(c.replies) > 0 {
+		if err := abandonClaims(c.replies[0]); err != nil {
+			c.options.Log.Warn("Places of replies that a process was writing when it ended stay unused", "error", err)
+		}
+	}
+	return c.replies
+}
 
 // Heartbeat returns the file for OpenBeat. It stays open until Close.
 func (c *Capture) Heartbeat() *os.File { return c.heartbeat }

@@ -215,7 +215,8 @@ func TestRepeatWriterStopped(t *testing.T) {
 	}
 }
 
-// A process that is killed while it stores replies leaves none that is not whole, and the next one stores its own.
+// A process that is killed while it stores replies leaves none that is not whole, and the next one stores its own, in
+// all places.
 func TestRepeatWriterKilled(t *testing.T) {
 	if letter := os.Getenv(writerVariable); letter != "" {
 		writeReplies(t, []*os.File{os.NewFile(3, "replies"), os.NewFile(4, "samples")}, letter[0], nil)
@@ -230,5 +231,15 @@ func TestRepeatWriterKilled(t *testing.T) {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 		b.checkWhole(10 * time.Millisecond)
+
+		b.replies.replies[kill].until.Store(claimed) // as if it had been writing there, too
+		if err := abandonClaims(files[0]); err != nil {
+			t.Fatal(err)
+		}
+		for i := range b.replies.replies {
+			if b.replies.replies[i].until.Load() == claimed {
+				t.Errorf("place %d is claimed by a process that has ended", i)
+			}
+		}
 	}
 }
