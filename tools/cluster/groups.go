@@ -62,7 +62,12 @@ func parseHierarchies(mountinfo string, controllers func(dir string) string) ([]
 		}
 	}
 
-	for _, name := range []string{"cpu", "cpuset", "memory", "pids"} {
+	// Of version 2 the kubelet does without cpuset.
+	needed := []string{"cpu", "memory", "pids"}
+	if len(v2) == 0 {
+		needed = append(needed, "cpuset")
+	}
+	for _, name := range needed {
 		if !slices.Contains(have, name) {
 			return nil, fmt.Errorf("the kubelet needs the controller %s of control groups, which is not mounted", name)
 		}
