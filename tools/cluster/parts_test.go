@@ -31,6 +31,7 @@ func TestParseHierarchies(t *testing.T) {
 		{"no pids", strings.ReplaceAll(v1, "pids", "freezer"), "", "", "controller pids"},
 		{"nothing", "", "", "", "controller cpu of"},
 		{"version 2", v2, "cpuset cpu io memory pids", "", ""},
+		{"version 2 without cpuset", v2, "cpu io memory pids", "", ""},
 		{"version 2 without pids", v2, "cpuset cpu io memory", "", "controller pids"},
 		{"both versions", v1 + v2, "cpuset cpu io memory pids", "", "want one version"},
 	} {
