@@ -141,6 +141,15 @@ func Within[N, Z Name | []byte](name N, zone Z) bool {
 // n.
 func (n Name) Join(labels string) Name { return Name(labels) + n }
 
+// JoinNames returns names as text, with a separator between them.
+func JoinNames(names []Name, separator string) string {
+	var texts []string
+	for _, n := range names {
+		texts = append(texts, n.String())
+	}
+	return strings.Join(texts, separator)
+}
+
 // AppendLabel appends one label to buf. It must have 1 to MaxLabel bytes.
 func AppendLabel(buf []byte, label string) []byte {
 	return append(append(buf, byte(len(label))), label...)
@@ -221,6 +230,19 @@ var errName = errors.New("malformed name")
 func ReadName(buf, msg []byte, off int) (name []byte, next int, ok bool) {
 	name, next, err := expand(buf, msg, off)
 	return name, next, err == nil
+}
+
+// ReadLower appends the name at msg[off:] to buf, written out and in lower case. It returns nil if the
+// name is malformed.
+func ReadLower(buf, msg []byte, off int) []byte {
+	name, _, ok := ReadName(buf, msg, off)
+	if !ok {
+		return nil
+	}
+	for i, c := range name[len(buf):] {
+		name[len(buf)+i] = lower(c)
+	}
+	return name
 }
 
 // expand appends the name at msg[off:] to buf, written out, and returns the offset

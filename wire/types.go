@@ -98,6 +98,20 @@ func (t Type) IsTransfer() bool { return t == TypeAXFR || t == TypeIXFR }
 // (RFC 6895 §3.1).
 func (t Type) IsMeta() bool { return t == 0 || t == TypeOPT || 128 <= t && t <= 255 }
 
+// TargetOffset returns the offset in the RDATA of the name whose addresses go into the additional section
+// (RFC 1035 §3.3, RFC 2782, RFC 9460 §4.1), or -1.
+func (t Type) TargetOffset() int {
+	switch t {
+	case TypeNS:
+		return 0
+	case TypeMX, TypeSVCB, TypeHTTPS:
+		return 2
+	case TypeSRV:
+		return 6
+	}
+	return -1
+}
+
 // String returns the mnemonic, or TYPE123 (RFC 3597).
 func (t Type) String() string {
 	switch {

@@ -40,31 +40,17 @@ func (d *differ) compare(old, now *Zone, oldNames, nowNames *names) {
 // node adds the differences between a name's records in two versions. A version without the name has nil.
 func (d *differ) node(old, now *Zone, before, after *node) {
 	lost := map[string]bool{}
-	old.eachRecord(before, func(r []byte) { lost[string(r)] = true })
-	now.eachRecord(after, func(r []byte) {
+	for r := range old.recordsOf(before) {
+		lost[string(r)] = true
+	}
+	for r := range now.recordsOf(after) {
 		if lost[string(r)] {
 			delete(lost, string(r))
 		} else {
 			d.added = append(d.added, r...)
 		}
-	})
+	}
 	for r := range lost {
 		d.removed = append(d.removed, r...)
-	}
-}
-
-// eachRecord calls f with the records of a node but the SOA record. n may be nil.
-func (z *Zone) eachRecord(n *node, f func(record []byte)) {
-	if n == nil {
-		return
-	}
-	w := recordWriter{z: z, more: true, yield: func(r []byte) bool {
-		f(r)
-		return true
-	}}
-	for rest := n.sets(); rest != ""; {
-		var s set
-		rest = s.read(n, rest)
-		w.write(&s, s.t != wire.TypeSOA, true)
 	}
 }

@@ -33,7 +33,7 @@ func (z *Zone) Explain(
 	case exact:
 		add("%s", n.describe("the name", t))
 	default:
-		if wildcard := z.wildcard(n); wildcard != nil {
+		if wildcard := z.names.wildcard(n); wildcard != nil {
 			add("the name does not exist, and the wildcard %s applies: %s",
 				z.nameOf(wildcard), wildcard.describe("it", t))
 		} else {
@@ -51,30 +51,21 @@ func (z *Zone) Explain(
 	return texts, near
 }
 
-// Wildcard returns the wildcard from which the zone answers for a name, which must be in it, or "".
-func (z *Zone) Wildcard(name []byte) wire.Name {
-	n, exact := z.find(name)
-	if exact || z.stop(n, exact) != nil {
-		return ""
-	}
-	wildcard := z.wildcard(n)
-	if wildcard == nil {
-		return ""
-	}
-	return z.nameOf(wildcard)
-}
-
 // Metadata returns the value of a key of metadata for a name, which must be in the zone. The only key is
 // "zone/wildcard": the wildcard from which the zone answers.
 func (z *Zone) Metadata(name []byte, key string) (value string, ok bool) {
 	if key != "zone/wildcard" {
 		return "", false
 	}
-	wildcard := z.Wildcard(name)
-	if wildcard == "" {
+	n, exact := z.find(name)
+	if exact || z.stop(n, exact) != nil {
 		return "", false
 	}
-	return wildcard.String(), true
+	wildcard := z.names.wildcard(n)
+	if wildcard == nil {
+		return "", false
+	}
+	return z.nameOf(wildcard).String(), true
 }
 
 // nearest returns the child of n, the closest encloser of name, that the function chooses.
@@ -112,13 +103,11 @@ func (z *Zone) nameOf(n *node) wire.Name { return wire.Name(z.appendName(nil, n)
 func (n *node) describe(subject string, t wire.Type) string {
 	var types []string
 	has, alias := false, false
-	if n.hasSets() {
-		for rest := n.sets(); rest != ""; {
-			var s set
-			rest = s.read(n, rest)
-			types = append(types, s.t.String())
-			has, alias = has || s.t == t, alias || s.t == wire.TypeCNAME
-		}
+	for rest := n.sets(); rest != ""; {
+		var s set
+		rest = s.read(n, rest)
+		types = append(types, s.t.String())
+		has, alias = has || s.t == t, alias || s.t == wire.TypeCNAME
 	}
 
 	switch {

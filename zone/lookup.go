@@ -149,7 +149,7 @@ func (l *lookup) step(n *node, exact bool, name, spelled []byte) (target []byte,
 	}
 
 	// The wildcard of the closest encloser is the source of synthesis (RFC 4592 §3.3.1).
-	if wildcard := l.wildcard(n); wildcard != nil {
+	if wildcard := l.names.wildcard(n); wildcard != nil {
 		l.proveNoCloser(n, name)
 		return l.answer(wildcard, name, spelled, false)
 	}
@@ -228,7 +228,7 @@ func (l *lookup) redirect(n *node, name, spelled []byte) (target []byte, more bo
 	if !slices.Contains(l.dnames[:l.nDNAMEs], n) {
 		l.dnames[l.nDNAMEs] = n
 		l.nDNAMEs++
-		l.putOf(wire.Answers, &s)
+		l.putSigned(wire.Answers, nil, &s)
 	}
 
 	prefix := len(name) - l.nameLen(n)

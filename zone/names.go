@@ -3,6 +3,7 @@ package zone
 import (
 	"hash/maphash"
 	"math/bits"
+	"slices"
 
 	"github.com/seamark/seamark/wire"
 )
@@ -54,6 +55,9 @@ func (t *names) bucket(h uint32) []node {
 
 // wildcard returns the node named "*" below another one, or nil.
 func (t *names) wildcard(above *node) *node {
+	if above.meta&hasWildcard == 0 {
+		return nil
+	}
 	name := t.spelled(above)
 	bucket := t.bucket(above.hash)
 	for i := range bucket {
@@ -157,17 +161,12 @@ func (e *namesEdit) own(h uint32) *[]node {
 // change returns the node of a key for changes, or nil. The node is valid until the next
 // change.
 func (e *namesEdit) change(key []byte) *node {
-	if e.get(key) == nil {
+	n := e.get(key)
+	if n == nil {
 		return nil
 	}
-	h := e.hash(key)
-	b := *e.own(h)
-	for i := range b {
-		if n := &b[i]; n.hash == h && e.matches(n, key) {
-			return n
-		}
-	}
-	return nil
+	e.own(n.hash)
+	return e.get(key)
 }
 
 // add adds a node that does not exist.
@@ -182,17 +181,10 @@ func (e *namesEdit) add(key []byte, data string) {
 
 // remove removes a node.
 func (e *namesEdit) remove(key []byte) {
-	n := e.change(key)
-	b := e.own(n.hash)
-	for i := range *b {
-		if &(*b)[i] == n {
-			(*b)[i] = (*b)[len(*b)-1]
-			(*b)[len(*b)-1] = node{}
-			*b = (*b)[:len(*b)-1]
-			e.count--
-			return
-		}
-	}
+	h := e.hash(key)
+	b := e.own(h)
+	*b = slices.DeleteFunc(*b, func(n node) bool { return n.hash == h && e.matches(&n, key) })
+	e.count--
 }
 
 // rehash moves the nodes to new buckets, as many as there should be for the nodes. The

@@ -243,7 +243,7 @@ func (e *encoder) appendSet(owner string, s *rrset) {
 	e.body = e.body[:0]
 
 	// putTargets looks up each target once: see isRepeated.
-	before := targetOffset(s.t)
+	before := s.t.TargetOffset()
 	var named map[string]struct{}
 	if before >= 0 {
 		named = make(map[string]struct{}, s.n)
@@ -304,18 +304,4 @@ func targetOf(rdata []byte, off int) []byte {
 		}
 	}
 	return nil
-}
-
-// targetOffset returns the offset in the RDATA of the name whose addresses go into the
-// additional section (RFC 1035 §3.3, RFC 2782, RFC 9460 §4.1), or -1.
-func targetOffset(t wire.Type) int {
-	switch t {
-	case wire.TypeNS:
-		return 0
-	case wire.TypeMX, wire.TypeSVCB, wire.TypeHTTPS:
-		return 2
-	case wire.TypeSRV:
-		return 6
-	}
-	return -1
 }

@@ -2,6 +2,7 @@ package zone
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/seamark/seamark/wire"
 )
@@ -48,8 +49,10 @@ func (l *lookup) proveNoCloser(n *node, name []byte) {
 func (l *lookup) proveNoType(n *node, name []byte, exact bool) {
 	switch {
 	case !l.do:
-	case len(l.nsec3s) == 0:
-		l.prove(n, name)
+	case len(l.nsec3s) == 0 && n.is(hasNSEC):
+		l.addProof(n)
+	case len(l.nsec3s) == 0: // n exists only through names below it
+		l.cover(name)
 	case !exact:
 		l.matchNSEC3(l.parent(n))
 		l.matchNSEC3(n)
@@ -57,23 +60,6 @@ func (l *lookup) proveNoType(n *node, name []byte, exact bool) {
 		if parent := l.parent(n); parent != nil {
 			l.proveEncloser(parent, name)
 		}
-	}
-}
-
-// proveUnsigned adds the proof that the delegation n has no DS records (RFC 4035 §3.1.4,
-// RFC 5155 §7.2.7).
-func (l *lookup) proveUnsigned(n *node) {
-	var low [wire.MaxName]byte
-	l.proveNoType(n, l.appendLower(low[:0], n), true)
-}
-
-// prove adds the NSEC record of n. If n has none, because it exists only through names
-// below it, prove adds the NSEC record that covers name.
-func (l *lookup) prove(n *node, name []byte) {
-	if n.is(hasNSEC) {
-		l.addProof(n)
-	} else {
-		l.cover(name)
 	}
 }
 
@@ -104,18 +90,11 @@ func (l *lookup) cover(name []byte) {
 // findNSEC returns the last of keys that does not sort after key, or the last one if all
 // do.
 func findNSEC(keys []string, key []byte) string {
-	low, high := 0, len(keys)
-	for low < high {
-		if middle := (low + high) / 2; keys[middle] <= string(key) {
-			low = middle + 1
-		} else {
-			high = middle
-		}
+	after := sort.Search(len(keys), func(i int) bool { return keys[i] > string(key) })
+	if after == 0 {
+		after = len(keys)
 	}
-	if low == 0 {
-		low = len(keys)
-	}
-	return keys[low-1]
+	return keys[after-1]
 }
 
 // appendCanonical appends a name in lower case to buf so that the results compare

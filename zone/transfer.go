@@ -60,20 +60,18 @@ func SOASerial(record []byte) uint32 { return binary.BigEndian.Uint32(record[len
 
 // Records implements [Version].
 func (z *Zone) Records(yield func(record []byte) bool) {
-	w := recordWriter{z: z, yield: yield, more: true}
+	w := recordWriter{z: z, yield: yield}
 	var soa set
 	if soa.get(z.names.get(nil), wire.TypeSOA) {
-		w.write(&soa, true, false)
+		if r, _ := nextRecord(soa.records); !w.record(&soa, soa.t, soa.ttl, r) {
+			return
+		}
 	}
 
 	for _, names := range [...]*names{z.names, z.nsec3Names} {
 		for n := range names.all {
-			for rest := n.sets(); rest != ""; {
-				var s set
-				rest = s.read(n, rest)
-				if w.write(&s, s.t != wire.TypeSOA, true); !w.more {
-					return
-				}
+			if !w.node(n) {
+				return
 			}
 		}
 	}
@@ -81,43 +79,53 @@ func (z *Zone) Records(yield func(record []byte) bool) {
 
 // SOA implements [Version].
 func (z *Zone) SOA() (soa []byte) {
-	z.Records(func(record []byte) bool {
-		soa = slices.Clone(record)
-		return false
-	})
-	return soa
+	for soa = range z.Records {
+		return slices.Clone(soa)
+	}
+	return nil
+}
+
+// recordsOf yields the records of a node, which may be nil, but the SOA record.
+func (z *Zone) recordsOf(n *node) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if n != nil {
+			(&recordWriter{z: z, yield: yield}).node(n)
+		}
+	}
 }
 
 // A recordWriter yields records with the names of their nodes.
 type recordWriter struct {
 	z     *Zone
 	yield func([]byte) bool
-	more  bool
 	buf   []byte
 }
 
-// write writes the records of a set, its signatures, or both.
-func (w *recordWriter) write(s *set, records, sigs bool) {
-	if records {
-		for rest := s.records; rest != "" && w.more; {
+// node writes the records of a node but the SOA record. It returns false if yield did.
+func (w *recordWriter) node(n *node) (more bool) {
+	for rest := n.sets(); rest != ""; {
+		var s set
+		rest = s.read(n, rest)
+		for records := s.records; records != "" && s.t != wire.TypeSOA; {
 			var r stored
-			r, rest = nextRecord(rest)
-			w.record(s, s.t, s.ttl, r)
+			if r, records = nextRecord(records); !w.record(&s, s.t, s.ttl, r) {
+				return false
+			}
 		}
-	}
-	if sigs {
-		for rest := s.sigs; rest != "" && w.more; {
+		for sigs := s.sigs; sigs != ""; {
 			var r stored
 			var ttl uint32
-			r, ttl, rest = nextSig(rest)
-			w.record(s, wire.TypeRRSIG, ttl, r)
+			if r, ttl, sigs = nextSig(sigs); !w.record(&s, wire.TypeRRSIG, ttl, r) {
+				return false
+			}
 		}
 	}
+	return true
 }
 
-func (w *recordWriter) record(s *set, t wire.Type, ttl uint32, r stored) {
+func (w *recordWriter) record(s *set, t wire.Type, ttl uint32, r stored) (more bool) {
 	w.buf = w.z.appendName(w.buf[:0], s.n)
 	w.buf = wire.AppendRecordHeader(w.buf, "", t, ttl, r.len())
 	w.buf = w.z.appendRData(w.buf, s.n, r)
-	w.more = w.yield(w.buf)
+	return w.yield(w.buf)
 }

@@ -18,11 +18,11 @@ func (l *lookup) finish() {
 	for _, n := range l.proofs[:l.nProofs] {
 		var s set
 		if s.get(n, wire.TypeNSEC) || s.get(n, wire.TypeNSEC3) {
-			l.putOf(wire.Authority, &s)
+			l.putSigned(wire.Authority, nil, &s)
 		}
 	}
 
-	if before := targetOffset(l.answered.t); before >= 0 && l.written.count == l.answered.count {
+	if before := l.answered.t.TargetOffset(); before >= 0 && l.written.count == l.answered.count {
 		l.putAdditional(before)
 	}
 }
@@ -51,14 +51,12 @@ func (l *lookup) refer(n *node) {
 	}
 	var ds set
 	if ds.get(n, wire.TypeDS) {
-		l.putOf(wire.Authority, &ds)
-	} else {
-		l.proveUnsigned(n)
+		l.putSigned(wire.Authority, nil, &ds)
+	} else { // RFC 4035 §3.1.4, RFC 5155 §7.2.7
+		var low [wire.MaxName]byte
+		l.proveNoType(n, l.appendLower(low[:0], n), true)
 	}
 }
-
-// putOf writes an RRset with its own owner name, and its signatures if the client set DO.
-func (l *lookup) putOf(section wire.Section, s *set) { l.putSigned(section, nil, s) }
 
 // putSigned is like put, and writes the signatures, too, if the client set DO.
 func (l *lookup) putSigned(section wire.Section, owner []byte, s *set) writer {

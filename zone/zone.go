@@ -89,14 +89,6 @@ func (z *Zone) hiddenBy(n *node) (by *node) {
 	return by
 }
 
-// wildcard returns the child named "*" of n, or nil.
-func (z *Zone) wildcard(n *node) *node {
-	if n.meta&hasWildcard == 0 {
-		return nil
-	}
-	return z.names.wildcard(n)
-}
-
 // countLabels returns the number of labels of a name in wire form.
 func countLabels(name []byte) (n int) {
 	for i := 0; name[i] != 0; i += int(name[i]) + 1 {

@@ -16,7 +16,6 @@
 package cache
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -89,13 +88,4 @@ func (c *Cache) uncacheable(q *dns.Query) bool {
 	const firstMeta, lastMeta = 249, wire.TypeAXFR // TKEY, TSIG, IXFR, AXFR (RFC 6895 §3.1)
 	return firstMeta <= q.Type && q.Type <= lastMeta ||
 		c.disabled[0].Through(q.Name()) && c.disabled[1].Through(q.Name())
-}
-
-// zonesText returns the zones as a metric label.
-func zonesText(zones []wire.Name) string {
-	var names []string
-	for _, z := range zones {
-		names = append(names, z.String())
-	}
-	return strings.Join(names, ",")
 }

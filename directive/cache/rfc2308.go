@@ -81,10 +81,10 @@ func followAliases(q *dns.Query, buf *[wire.MaxName]byte) (target []byte, answer
 	for range aliases {
 		moved := false
 		eachRecord(a, wire.Answers, func(r wire.Record) {
-			if moved || r.Type != wire.TypeCNAME || !bytes.Equal(lowerName(&other, a.Buf, r.Owner), target) {
+			if moved || r.Type != wire.TypeCNAME || !bytes.Equal(wire.ReadLower(other[:0], a.Buf, r.Owner), target) {
 				return
 			}
-			target = append(target[:0], lowerName(&other, a.Buf, r.RData)...)
+			target = append(target[:0], wire.ReadLower(other[:0], a.Buf, r.RData)...)
 			moved = true
 		})
 		if !moved {
@@ -97,10 +97,10 @@ func followAliases(q *dns.Query, buf *[wire.MaxName]byte) (target []byte, answer
 		switch {
 		case followed && r.Type == wire.TypeCNAME:
 			// A loop has a CNAME at its end.
-			ok = ok && !bytes.Equal(lowerName(&other, a.Buf, r.Owner), target)
+			ok = ok && !bytes.Equal(wire.ReadLower(other[:0], a.Buf, r.Owner), target)
 		case r.Type == q.Type || q.Type == wire.TypeANY:
 			answered = true
-			ok = ok && bytes.Equal(lowerName(&other, a.Buf, r.Owner), target)
+			ok = ok && bytes.Equal(wire.ReadLower(other[:0], a.Buf, r.Owner), target)
 		case r.Type != wire.TypeRRSIG && r.Type != wire.TypeDNAME:
 			ok = false
 		}
@@ -114,7 +114,7 @@ func soaMinimum(q *dns.Query, name []byte) (minimum uint32, ok bool) {
 	a := &q.Answer
 	var owner [wire.MaxName]byte
 	eachRecord(a, wire.Authority, func(r wire.Record) {
-		if r.Type == wire.TypeSOA && r.Next-r.RData >= 4 && wire.Within(name, lowerName(&owner, a.Buf, r.Owner)) {
+		if r.Type == wire.TypeSOA && r.Next-r.RData >= 4 && wire.Within(name, wire.ReadLower(owner[:0], a.Buf, r.Owner)) {
 			minimum, ok = binary.BigEndian.Uint32(a.Buf[r.Next-4:]), true
 		}
 	})
@@ -128,14 +128,4 @@ func eachRecord(a *wire.Answer, section wire.Section, f func(r wire.Record)) {
 		}
 		return s <= section
 	})
-}
-
-// lowerName returns the name at msg[off:] in lower case, in buf; nil if it is
-// malformed.
-func lowerName(buf *[wire.MaxName]byte, msg []byte, off int) []byte {
-	name, _, ok := wire.ReadName(buf[:0], msg, off)
-	if !ok {
-		return nil
-	}
-	return wire.AppendLower(name[:0], name)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/wire"
 )
 
 // A scope holds the entries of the server blocks that have the same zones and
@@ -27,7 +28,7 @@ type scope struct {
 // the directives whose handlers stand below position step of its chain.
 func scopeName(b *config.Block, step int) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%q %s %q", b.Chain.View, zonesText(b.Zones), b.Path(""))
+	fmt.Fprintf(&text, "%q %s %q", b.Chain.View, wire.JoinNames(b.Zones, ","), b.Path(""))
 
 	written := map[string]bool{}
 	for _, s := range b.Chain.Steps()[step+1:] {
@@ -148,12 +149,8 @@ func (st *Store) commit(p *scopePlan) {
 			s.largestQueue().evict(st, now)
 		}
 	}
-	st.raise(bytes)
-}
 
-// raise lets the entries use as many bytes as the option memory of all server blocks together, if
-// that is more than usual. The caller holds the lock.
-func (st *Store) raise(bytes int) {
+	// The entries may use as many bytes as the option memory of all server blocks together, if that is more than usual.
 	st.limit = max(st.standard, bytes)
 	st.memory.Raise(memory.Cache, int64(bytes))
 }

@@ -104,7 +104,7 @@ func (c *Cache) parseArguments(b *config.Block, d corefile.Directive) error {
 	for _, z := range zones {
 		c.zones.Set(z, struct{}{})
 	}
-	c.allZones, c.label = slices.Contains(zones, wire.Root), zonesText(zones)
+	c.allZones, c.label = slices.Contains(zones, wire.Root), wire.JoinNames(zones, ",")
 	return err
 }
 

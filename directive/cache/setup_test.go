@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +84,7 @@ func TestSetup(t *testing.T) {
 
 func equal(a, b options) bool {
 	for i := range a.disabled {
-		if a.disabled[i].On != b.disabled[i].On || zonesText(a.disabled[i].Zones) != zonesText(b.disabled[i].Zones) {
+		if a.disabled[i].On != b.disabled[i].On || !slices.Equal(a.disabled[i].Zones, b.disabled[i].Zones) {
 			return false
 		}
 	}

@@ -111,10 +111,10 @@ func (d *Dnssec) negation(q *dns.Query, names *[3][wire.MaxName]byte) (n negatio
 		case s == wire.Additional:
 			return false
 		case r.Type == wire.TypeSOA:
-			n.soa, _ = lowerName(names[1][:0], a.Buf, r.Owner)
+			n.soa = wire.ReadLower(names[1][:0], a.Buf, r.Owner)
 			n.ttl = r.TTL(a.Buf)
 		case r.Type == wire.TypeNS && n.cut == nil:
-			n.cut, _ = lowerName(names[2][:0], a.Buf, r.Owner)
+			n.cut = wire.ReadLower(names[2][:0], a.Buf, r.Owner)
 			n.ttl = r.TTL(a.Buf)
 			if _, length := d.zones.LongestOf(n.cut); length == len(n.cut) {
 				n.cut = nil
@@ -132,21 +132,12 @@ func (d *Dnssec) negation(q *dns.Query, names *[3][wire.MaxName]byte) (n negatio
 // follow takes the target of a CNAME record as the name that the answer may deny.
 func (n *negation) follow(a *wire.Answer, r wire.Record) {
 	var room [wire.MaxName]byte
-	if owner, ok := lowerName(room[:0], a.Buf, r.Owner); !ok || string(owner) != string(n.name) {
+	if string(wire.ReadLower(room[:0], a.Buf, r.Owner)) != string(n.name) {
 		return
 	}
-	if target, ok := lowerName(room[:0], a.Buf, r.RData); ok {
+	if target := wire.ReadLower(room[:0], a.Buf, r.RData); target != nil {
 		n.name, n.aliased = append(n.name[:0], target...), true
 	}
-}
-
-// lowerName appends the name at msg[off:], written out and in lower case, to buf.
-func lowerName(buf, msg []byte, off int) ([]byte, bool) {
-	name, _, ok := wire.ReadName(buf, msg, off)
-	if !ok {
-		return nil, false
-	}
-	return wire.AppendLower(name[:0], name), true
 }
 
 // next returns the name that follows name, which has no other names below it, in

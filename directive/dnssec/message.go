@@ -92,8 +92,8 @@ func (d *Dnssec) collect(q *dns.Query, s *signingState) {
 	var cut []byte // the delegation of a referral
 	var roomName, roomCut [wire.MaxName]byte
 	a.Walk(func(section wire.Section, r wire.Record) bool {
-		owner, ok := lowerName(roomName[:0], a.Buf, r.Owner)
-		if !ok {
+		owner := wire.ReadLower(roomName[:0], a.Buf, r.Owner)
+		if owner == nil {
 			return true
 		}
 
@@ -201,15 +201,12 @@ func (d *Dnssec) makeSignatures(
 func canonical(q *dns.Query, set *rrset) (signing.RRset, error) {
 	a := &q.Answer
 	var room, other [wire.MaxName]byte
-	owner, _ := lowerName(room[:0], a.Buf, set.first.Owner)
+	owner := wire.ReadLower(room[:0], a.Buf, set.first.Owner)
 	records := signing.RRset{Owner: wire.Name(owner), Type: set.first.Type, TTL: originalTTL}
 
 	var err error
 	a.Walk(func(s wire.Section, r wire.Record) bool {
-		if s != set.section || r.Type != set.first.Type {
-			return true
-		}
-		if name, ok := lowerName(other[:0], a.Buf, r.Owner); !ok || string(name) != string(owner) {
+		if s != set.section || r.Type != set.first.Type || string(wire.ReadLower(other[:0], a.Buf, r.Owner)) != string(owner) {
 			return true
 		}
 		var rdata []byte

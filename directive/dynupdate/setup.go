@@ -131,7 +131,7 @@ func (u *DynUpdate) plan(b *config.Block, d corefile.Directive) error {
 		}
 		return nil
 	}
-	if live := registryOf(b).get(u.storeID()); live == nil {
+	if _, live := storesOf(b).Load(u.storeID()); !live {
 		if err := read(); err != nil {
 			return err
 		}

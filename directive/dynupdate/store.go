@@ -34,14 +34,14 @@ const (
 // A store has the zone of one database, or one without a database. All plans and server blocks that
 // name it share it.
 type store struct {
-	id       storeID
-	options  options // of the plan that has made it: for the database
-	log      *slog.Logger
-	health   *health.Board
-	budget   *memory.Budget
-	claim    *memory.Claim // of current
-	registry *registry
-	drop     func() // ends the gauge
+	id      storeID
+	options options // of the plan that has made it: for the database
+	log     *slog.Logger
+	health  *health.Board
+	budget  *memory.Budget
+	claim   *memory.Claim // of current
+	stores  *sync.Map
+	drop    func() // ends the gauge
 
 	current   atomic.Pointer[version]
 	followers zone.Followers
@@ -69,41 +69,22 @@ func (o *options) storeID() storeID {
 	return storeID{file: o.file, origin: o.origin}
 }
 
-// A registry has the stores of the server.
-type registry struct {
-	mu     sync.Mutex
-	stores map[storeID]*store
-}
-
-func registryOf(b *config.Block) *registry {
+// storesOf returns the IDs of the server's stores.
+func storesOf(b *config.Block) *sync.Map {
 	type key struct{}
-	return config.Share(b, key{}, func() *registry { return &registry{stores: map[storeID]*store{}} })
-}
-
-func (r *registry) get(id storeID) *store {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.stores[id]
-}
-
-func (r *registry) set(id storeID, s *store) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stores[id] = s; s == nil {
-		delete(r.stores, id)
-	}
+	return config.Share(b, key{}, func() *sync.Map { return new(sync.Map) })
 }
 
 // newStore returns a store that has a version of the zone, and takes over its claim.
 func newStore(o *options, v *version, claim *memory.Claim, b *config.Block) *store {
 	s := &store{
 		id: o.storeID(), options: *o, log: b.Log, health: b.Health(), budget: b.Memory, claim: claim,
-		registry: registryOf(b), turns: slots.New(1, 1), ready: make(chan struct{}),
+		stores: storesOf(b), turns: slots.New(1, 1), ready: make(chan struct{}),
 	}
 	s.current.Store(v)
 	s.drop = b.Metrics.TemporaryGauge("seamark_dynupdate_records", "Number of records in a zone that can be updated.",
 		func() float64 { return float64(s.current.Load().records) }, "zone", o.origin.String())
-	s.registry.set(s.id, s)
+	s.stores.Store(s.id, nil)
 	return s
 }
 
@@ -284,6 +265,6 @@ func (s *store) Stop() {
 	}
 	s.drop()
 	s.health.Forget(s)
-	s.registry.set(s.id, nil)
+	s.stores.Delete(s.id)
 	s.claim.Release()
 }

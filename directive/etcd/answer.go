@@ -252,9 +252,7 @@ func (l *lookup) writeExact(r keyRange, path []byte, t wire.Type) {
 			return // only keys below path follow
 		}
 		if m.name != "" && depth(m.path) == depth(string(path)) {
-			at := l.beginRecord([]byte(wire.OwnerIsQuestion), t, len(m.name))
-			l.q.Answer.Buf = append(l.q.Answer.Buf, m.name...)
-			l.endRecord(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, l.q.Now()))
+			l.writeTargetOf(t, m.name, l.ttlOf(&m, l.q.Now()))
 			return
 		}
 	}

@@ -23,14 +23,14 @@ func (l *lookup) writeAlias(r keyRange, path []byte) {
 		var m message
 		for r.next(&m) && !q.ExceedsLimit() {
 			if depth(m.path) <= deepest && m.name != "" && !wire.Within([]byte(m.name), wire.Name(q.Name())) {
-				l.writeCNAME(m.name, l.ttlOf(&m, q.Now()))
+				l.writeTargetOf(wire.TypeCNAME, m.name, l.ttlOf(&m, q.Now()))
 			}
 		}
 		return
 	}
 
 	if target, ttl := l.alias(r, deepest); target != "" && !wire.Within([]byte(target), wire.Name(q.Name())) {
-		if l.writeCNAME(target, ttl); q.Type != wire.TypeANY {
+		if l.writeTargetOf(wire.TypeCNAME, target, ttl); q.Type != wire.TypeANY {
 			l.followAlias(target)
 		}
 	}
@@ -61,9 +61,9 @@ func (l *lookup) alias(r keyRange, deepest int) (target string, ttl uint32) {
 	return target, ttl
 }
 
-// writeCNAME writes a CNAME record of the query name.
-func (l *lookup) writeCNAME(target string, ttl uint32) {
-	at := l.beginRecord([]byte(wire.OwnerIsQuestion), wire.TypeCNAME, len(target))
+// writeTargetOf writes a CNAME or PTR record of the query name.
+func (l *lookup) writeTargetOf(t wire.Type, target string, ttl uint32) {
+	at := l.beginRecord([]byte(wire.OwnerIsQuestion), t, len(target))
 	l.q.Answer.Buf = append(l.q.Answer.Buf, target...)
 	l.endRecord(at, len(wire.OwnerIsQuestion), ttl)
 }

@@ -3,6 +3,7 @@ package etcd
 import (
 	"errors"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/seamark/seamark/zone/ordered"
@@ -77,15 +78,7 @@ func (c *chunk) message(i int, m *message) {
 
 // search returns the number of keys of c before path, which is not before key from.
 func (c *chunk) search(from int, path []byte) int {
-	to := len(c.starts)
-	for from < to {
-		if i := (from + to) / 2; c.path(i) < string(path) {
-			from = i + 1
-		} else {
-			to = i
-		}
-	}
-	return from
+	return from + sort.Search(len(c.starts)-from, func(i int) bool { return c.path(from+i) >= string(path) })
 }
 
 func (c *chunk) isSeen(i int) bool { return c.seen[i/64]&(1<<(i%64)) != 0 }

@@ -44,8 +44,6 @@ type leases struct {
 	mu    sync.Mutex
 	known map[clientv3.LeaseID]*lease
 	added follow.Signal // of new leases; nil while refresh is not running
-	stop  context.CancelFunc
-	done  chan struct{}
 }
 
 // get returns the lease with an id; nil for NoLease.
@@ -67,24 +65,20 @@ func (ls *leases) get(id clientv3.LeaseID) *lease {
 	return created
 }
 
-// start refreshes leases until halt is called.
-func (ls *leases) start(ctx context.Context, c *clientv3.Client) {
-	ctx, ls.stop = context.WithCancel(ctx)
-	ls.done = make(chan struct{})
+// start refreshes leases until halt is called, which waits for the end.
+func (ls *leases) start(ctx context.Context, c *clientv3.Client) (halt func()) {
 	added := follow.NewSignal()
 	ls.mu.Lock()
 	ls.added = added
 	ls.mu.Unlock()
-	go func() {
-		defer close(ls.done)
-		ls.refresh(ctx, c, added)
-	}()
-}
 
-// halt ends the refreshes and waits for the goroutine.
-func (ls *leases) halt() {
-	ls.stop()
-	<-ls.done
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { ls.refresh(ctx, c, added) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // refresh requests the remaining time of each lease: at once if it is new, and

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/seamark/seamark/wire"
@@ -45,10 +46,8 @@ func appendPath(buf, name []byte) (path []byte, ok bool) {
 	end := len(buf)
 	for i := 0; name[i] != 0; {
 		label := name[i+1 : i+1+int(name[i])]
-		for _, c := range label {
-			if c == 0 {
-				return buf[:at], false
-			}
+		if bytes.IndexByte(label, 0) >= 0 {
+			return buf[:at], false
 		}
 		end -= len(label) + 1
 		copy(buf[end:], label)
@@ -99,10 +98,7 @@ func isWild(label string) bool { return label == "*" || label == "any" }
 // wildAt returns the offset of the first wildcard label of a path, or -1.
 func wildAt(path []byte) int {
 	for i := 0; i < len(path); {
-		end := i
-		for path[end] != 0 {
-			end++
-		}
+		end := i + bytes.IndexByte(path[i:], 0)
 		if isWild(string(path[i:end])) {
 			return i
 		}

@@ -28,7 +28,10 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	zones, err := b.ZonesOr(d)
 	errs := []error{config.Once(uses), err, o.read(b, d, h)}
 	for _, z := range zones {
-		errs = append(errs, h.addZone(d, z))
+		h.zones.Set(z, struct{}{})
+		if len(z) > wire.MaxName-len("\x0ahostmaster") {
+			errs = append(errs, d.Errorf("zone %s is too long: the name of its hostmaster would exceed 255 bytes", z))
+		}
 	}
 
 	h.index = newIndex(o.prefix, b.Log)
@@ -36,15 +39,6 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	b.Answers(config.Extent{Use: d, Zones: zones, Through: &h.through, Option: "fallthrough"})
 	b.OnStart(func(s *config.Start) error { return o.start(s, d, b, h) })
 	return errors.Join(errs...)
-}
-
-// addZone adds a zone to h.
-func (h *Handler) addZone(d corefile.Directive, name wire.Name) error {
-	if len(name) > wire.MaxName-len("\x0ahostmaster") {
-		return d.Errorf("zone %s is too long: the name of its hostmaster would exceed 255 bytes", name)
-	}
-	h.zones.Set(name, struct{}{})
-	return nil
 }
 
 // options are the options of a directive that are not fields of its Handler.

@@ -290,8 +290,7 @@ func (s *source) watch(ctx context.Context, c *clientv3.Client) error {
 		return errStalled
 	}
 
-	s.leases.start(ctx, c)
-	defer s.leases.halt()
+	defer s.leases.start(ctx, c)()
 
 	timer := time.NewTimer(progressTimeout)
 	defer timer.Stop()

@@ -146,6 +146,11 @@ func (a *Auto) FindsZones() bool { return true }
 // Version implements [zone.Transferable].
 func (a *Auto) Version(origin wire.Name) zone.Version { return a.dir.files.Load().Version(origin) }
 
+// Metadata is that of the files.
+func (a *Auto) Metadata(q *dns.Query, key string) (value string, ok bool) {
+	return a.dir.files.Load().Metadata(q, key)
+}
+
 // Follow implements [zone.Transferable].
 func (a *Auto) Follow(changed func(origin wire.Name)) (stop func()) {
 	stop = a.dir.followers.Add(changed)

@@ -57,3 +57,37 @@ func (f *File) Resolve(ctx context.Context, q *dns.Query) error { return q.Resum
 
 // find returns the longest zone that contains the query name, or nil.
 func (f *File) find(q *dns.Query) *served { return zones.Find(q, &f.zones) }
+
+// Metadata returns the value of zone/wildcard.
+func (f *File) Metadata(q *dns.Query, key string) (value string, ok bool) {
+	if s := f.find(q); s != nil {
+		return s.zone().Metadata(q.Name(), key)
+	}
+	return "", false
+}
+
+// Version implements [zone.Transferable].
+func (f *File) Version(origin wire.Name) zone.Version {
+	if s := f.zones.Get(origin); s != nil {
+		return s.zone()
+	}
+	return nil
+}
+
+// Follow implements [zone.Transferable].
+func (f *File) Follow(changed func(origin wire.Name)) (stop func()) {
+	var stops []func()
+	for origin, s := range f.zones.All() {
+		stops = append(stops, s.source.followers.Add(func(name wire.Name) {
+			if name == origin {
+				changed(name)
+			}
+		}))
+		changed(origin)
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}

@@ -71,7 +71,8 @@ func (l *limiter) enter(w *waiter) bool {
 		return false
 	}
 
-	displaced := l.latestOfLargest()
+	largest := l.byCount[len(l.byCount)-1].Front().Value.(*waitingClient)
+	displaced := largest.queries.Back().Value.(*waiter)
 	l.remove(displaced)
 	l.add(w)
 	x := displaced.exchange
@@ -94,12 +95,6 @@ func (l *limiter) joined(w *waiter, x *exchange) {
 	if displaced {
 		x.abandon()
 	}
-}
-
-// latestOfLargest returns the latest query of the client that has most.
-func (l *limiter) latestOfLargest() *waiter {
-	largest := l.byCount[len(l.byCount)-1].Front().Value.(*waitingClient)
-	return largest.queries.Back().Value.(*waiter)
 }
 
 // leave gives the place of w back and returns its exchange. It returns nil if another query has

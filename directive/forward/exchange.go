@@ -43,7 +43,7 @@ var (
 type exchange struct {
 	request
 	set      *upstreamSet
-	excluded *exclusion
+	excluded []string
 	hash     uint64     // of name and type
 	client   netip.Addr // that the exchange was started for
 
@@ -247,11 +247,6 @@ func (x *exchange) report(o outcome) {
 func (x *exchange) hasReply() bool { return x.fallback != nil || x.faulty != nil }
 
 func (x *exchange) isFinished() bool { return x.finished.Load() }
-
-// limitTime sets the deadline to d from now, unless it is earlier.
-func (x *exchange) limitTime(d time.Duration) {
-	x.deadline = min(x.deadline, clock.Now()+d)
-}
 
 // handle processes an outcome. It returns an attempt to send now, if any, or
 // reports that the exchange is done.

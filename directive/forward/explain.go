@@ -1,8 +1,6 @@
 package forward
 
 import (
-	"strings"
-
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -12,7 +10,7 @@ func (f *Forward) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	text, r := "", newRequest(q, false)
 	switch inside, excepted := f.zonesOf(q); {
 	case !inside:
-		text = "only names in " + names(f.from) + " are forwarded"
+		text = "only names in " + wire.JoinNames(f.from, " ") + " are forwarded"
 	case excepted != "":
 		text = "names in " + excepted.String() + " are not forwarded (except)"
 	case v == dns.Done && (q.Type.IsTransfer()):
@@ -23,13 +21,4 @@ func (f *Forward) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 		return nil
 	}
 	return []dns.Cause{{Text: text}}
-}
-
-// names returns zones as text.
-func names(zones []wire.Name) string {
-	var all []string
-	for _, z := range zones {
-		all = append(all, z.String())
-	}
-	return strings.Join(all, " ")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -145,7 +146,7 @@ func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 		if o.useStream || !x.mayRepair() {
 			return nil, false, false
 		}
-		x.limitTime(max(x.set.options.readTimeout, minDialTimeout)) // TCP may be blocked
+		x.deadline = min(x.deadline, clock.Now()+max(x.set.options.readTimeout, minDialTimeout)) // TCP may be blocked
 		x.repairs++
 		next = x.newAttempt(o.upstream)
 		next.useStream = true

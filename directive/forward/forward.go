@@ -42,7 +42,10 @@ type Forward struct {
 	observers    []dns.ExchangeObserver
 	rejects      *metrics.Counter
 	set          *upstreamSet
-	excluded     atomic.Pointer[exclusion]
+
+	// excluded has the upstreams that must not be queried, because the directive loop has found that they forward
+	// to this server. It is sorted and immutable.
+	excluded atomic.Pointer[[]string]
 }
 
 // upstreamOptions are the options that belong to a set of upstreams. Forwards with equal
@@ -158,15 +161,11 @@ func (f *Forward) AwaitDNS(q *dns.Query, wake func()) bool { return f.await(q, f
 
 // await is AwaitDNS for the upstreams of a set.
 func (f *Forward) await(q *dns.Query, set *upstreamSet, wake func()) bool {
-	if f.limiter.most > 0 {
-		return f.awaitPlace(q, set, wake)
+	if f.limiter.most == 0 {
+		q.SetState(f.stateKey, f.join(q, set, wake))
+		return true
 	}
-	q.SetState(f.stateKey, f.join(q, set, wake))
-	return true
-}
 
-// awaitPlace is await with max_concurrent.
-func (f *Forward) awaitPlace(q *dns.Query, set *upstreamSet, wake func()) bool {
 	w := &waiter{wake: wake, client: slots.Client(q.Peer.Addr())}
 	if !f.limiter.enter(w) {
 		return false
@@ -179,7 +178,7 @@ func (f *Forward) awaitPlace(q *dns.Query, set *upstreamSet, wake func()) bool {
 // join returns the exchange for q with the upstreams of a set.
 func (f *Forward) join(q *dns.Query, set *upstreamSet, wake func()) *exchange {
 	observed := len(f.observers) > 0 || q.Trace() != nil
-	return set.join(q, f.excluded.Load(), observed, wake)
+	return set.join(q, *f.excluded.Load(), observed, wake)
 }
 
 // awaited returns the exchange that q has waited for, nil if q has no place.
@@ -322,7 +321,12 @@ func (f *Forward) Probe(ctx context.Context, name string, q wire.Name, t wire.Ty
 func (f *Forward) Exclude(name string, exclude bool) {
 	for {
 		old := f.excluded.Load()
-		if f.excluded.CompareAndSwap(old, old.with(name, exclude)) {
+		names := slices.DeleteFunc(slices.Clone(*old), func(n string) bool { return n == name })
+		if exclude {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		if f.excluded.CompareAndSwap(old, &names) {
 			return
 		}
 	}

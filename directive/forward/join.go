@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"hash/maphash"
+	"slices"
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/sys/clock"
@@ -25,7 +26,7 @@ var errSimilar = errors.New("too many different queries for the name and type ar
 // join returns the exchange for q, which is a new one unless an equal query is being
 // sent. If observed, it keeps the messages for observers. wake is called when it
 // finishes, perhaps before join returns.
-func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wake func()) *exchange {
+func (s *upstreamSet) join(q *dns.Query, excluded []string, observed bool, wake func()) *exchange {
 	r := newRequest(q, s.options.forceTCP || q.Proto == dns.TCP && !s.options.preferUDP && !s.options.preferTCP)
 	r.observed = observed
 	hash := s.hashOf(q.Name(), q.Type)
@@ -34,7 +35,7 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wak
 	first := s.exchanges[hash]
 	var last *exchange
 	for x := first; x != nil; x = x.nextSimilar {
-		if x.excluded.id == excluded.id && x.request.equal(&r) {
+		if slices.Equal(x.excluded, excluded) && x.request.equal(&r) {
 			s.coalesced.Add(1)
 			x.wakes = append(x.wakes, wake)
 			x.shareWith(first, q.Peer.Addr())

@@ -18,8 +18,8 @@ type upstreamMetrics struct {
 	failed    *metrics.Counter
 	unhealthy *metrics.Counter
 	wentDown  *metrics.Counter
-	reused    [4]*metrics.Counter // by protocol: udp, tcp, tcp-tls, quic
-	opened    [4]*metrics.Counter
+	reused    [4]*metrics.Counter // queries over an open socket or connection, by protocol: udp, tcp, tcp-tls, quic
+	opened    [4]*metrics.Counter // those for which one is opened
 	discards  map[fault]*metrics.Counter
 	codes     [25]atomic.Pointer[rcodeMetrics]
 }
@@ -77,11 +77,6 @@ func newUpstreamMetrics(r *metrics.Registry, id upstreamID) *upstreamMetrics {
 	}
 	return m
 }
-
-// hit counts a query that is sent over an open socket or connection. miss counts one
-// for which a socket or connection is opened.
-func (m *upstreamMetrics) hit(proto int)  { m.reused[proto].Add(1) }
-func (m *upstreamMetrics) miss(proto int) { m.opened[proto].Add(1) }
 
 // discard counts a packet or record that was not used.
 func (m *upstreamMetrics) discard(reason fault) { m.discards[reason].Add(1) }

@@ -60,7 +60,7 @@ func (u *upstream) exchangeQUIC(ctx context.Context, packet []byte) (answer []by
 		if c == nil {
 			return nil, errStopped
 		}
-		reused := c.isReady()
+		reused := c.ready.Happened()
 		answer, err = c.exchange(ctx, packet)
 		ended := ctx.Err() == nil && endsConnection(err)
 		c.release(ended)
@@ -92,9 +92,9 @@ func (u *upstream) quicConn() *quicConn {
 	}
 
 	if u.quic != nil {
-		u.metrics.hit(u.proto())
+		u.metrics.reused[u.proto()].Add(1)
 	} else {
-		u.metrics.miss(u.proto())
+		u.metrics.opened[u.proto()].Add(1)
 		c := &quicConn{upstream: u, opened: time.Now(), ready: follow.NewEvent(), used: follow.NewSignal()}
 		c.ctx, c.cancel = context.WithCancel(u.set.ctx)
 		if !u.set.spawn(c.run) {
@@ -132,12 +132,9 @@ func (c *quicConn) release(ended bool) {
 	}
 }
 
-// isReady reports whether the connection is open, or could not be opened.
-func (c *quicConn) isReady() bool { return c.ready.Happened() }
-
 // hasEnded reports whether the connection is closed, or could not be opened.
 func (c *quicConn) hasEnded() bool {
-	return c.isReady() && (c.conn == nil || c.conn.Context().Err() != nil)
+	return c.ready.Happened() && (c.conn == nil || c.conn.Context().Err() != nil)
 }
 
 // run opens the connection, and closes it when it has expired or been retired.

@@ -74,7 +74,7 @@ func (p *parser) selectAnswers(t wire.Type, class wire.Class, do bool) {
 			continue
 		}
 		switch owner := p.owner(record); {
-		case matchesType(record, t):
+		case record.Type == t || isMeta(t):
 			record.keep = containsName(p.names, owner)
 		case record.Type == typeRRSIG:
 			record.keep = do && (containsName(p.names, owner) || containsName(p.dnames, owner))
@@ -82,12 +82,7 @@ func (p *parser) selectAnswers(t wire.Type, class wire.Class, do bool) {
 	}
 }
 
-// matchesType reports whether the record is an answer to a query for t. ANY and the other meta
-// types match all records.
-func matchesType(record *parsedRecord, t wire.Type) bool {
-	return record.Type == t || isMeta(t)
-}
-
+// isMeta reports whether records of all types are answers to a query for t, as for ANY.
 func isMeta(t wire.Type) bool { return firstMeta <= t && t <= lastMeta }
 
 // selectAuthority marks the SOA, NS and DS records of a zone that contains one of the

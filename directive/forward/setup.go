@@ -25,10 +25,10 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	return setupWith(b, uses, (*Forward).parse)
 }
 
-// A parseFunc reads a directive into f.
-type parseFunc func(f *Forward, b *config.Block, d corefile.Directive) error
-
-func setupWith(b *config.Block, uses []corefile.Directive, parse parseFunc) error {
+// setupWith sets up directives, each of which parse reads into a Forward.
+func setupWith(
+	b *config.Block, uses []corefile.Directive, parse func(*Forward, *config.Block, corefile.Directive) error,
+) error {
 	var forwards []*Forward
 	var errs []error
 
@@ -58,7 +58,7 @@ func setupWith(b *config.Block, uses []corefile.Directive, parse parseFunc) erro
 	})
 	b.OnStart(func(s *config.Start) (err error) {
 		for _, f := range forwards {
-			f.set, err = config.Keep(s, upstreamSetKey{f.options.key()}, func() (*upstreamSet, error) {
+			f.set, err = config.Keep(s, upstreamSetKey(f.options.key()), func() (*upstreamSet, error) {
 				set := newUpstreamSet(s.Context, f.options, b.Dial, b.Log, b.Metrics)
 				set.memory = b.Memory
 				set.reportTo(b.Health())
@@ -91,12 +91,12 @@ func newForward() *Forward {
 		check:       healthCheck{domain: wire.Root},
 		tls:         tlsOptions{Config: &tls.Config{MinVersion: tls.VersionTLS12}},
 	}}
-	f.excluded.Store(&exclusion{})
+	f.excluded.Store(new([]string))
 	return f
 }
 
 // An upstreamSetKey identifies a set of upstreams across reloads.
-type upstreamSetKey struct{ key string }
+type upstreamSetKey string
 
 // key returns a string that is equal for equal options.
 func (o upstreamOptions) key() string {
@@ -162,7 +162,7 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 // ownOptions returns the options that grpc does not have.
 func (f *Forward) ownOptions(b *config.Block) []corefile.Option {
 	o := &f.options
-	parseFallback := func(d corefile.Directive) error { return f.parseFallback(b, d, parseDestination) }
+	parseFallback := func(d corefile.Directive) error { return f.parseFallback(b, d) }
 	parseReadTimeout := corefile.Duration(&o.readTimeout, 10*time.Millisecond, time.Minute)
 	parseLetterCase := corefile.OneOf(&o.letterCase, "auto", "off")
 
@@ -268,7 +268,7 @@ func checkResolvConf(b *config.Block, path string) (servers int, err error) {
 }
 
 // parseFallback adds the upstreams of the option fallback, after all others.
-func (f *Forward) parseFallback(b *config.Block, d corefile.Directive, parseDestination parseDestinationFunc) error {
+func (f *Forward) parseFallback(b *config.Block, d corefile.Directive) error {
 	n := len(f.options.destinations)
 	d.Args = append([]corefile.Token{d.Token}, d.Args...) // parseTo skips FROM
 	err := f.parseTo(b, d, parseDestination)

@@ -92,14 +92,14 @@ func (u *upstream) stream(a *attempt) (*stream, error) {
 	n := len(u.streams)
 	hasRoom := leastLoad < maxStreamLoad || leastLoad < maxSocketLoad && n >= u.options().idleLimit(defaultStreams)
 	if s != nil && (n >= maxStreams || !a.fresh && hasRoom || u.reserve(n, u.streamMemory()) != nil) {
-		u.metrics.hit(u.proto())
+		u.metrics.reused[u.proto()].Add(1)
 		return s, nil
 	}
 	if s == nil {
 		_ = u.reserve(0, u.streamMemory())
 	}
 
-	u.metrics.miss(u.proto())
+	u.metrics.opened[u.proto()].Add(1)
 	s = &stream{upstream: u, opened: now}
 	s.lastActivity.Store(int64(clock.At(now)))
 	a.reused = false

@@ -102,7 +102,7 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 		load := s.load()
 		if n >= maxSockets || load == 0 || load < maxSocketLoad && n >= u.options().idleLimit(defaultSockets) {
 			s.uses--
-			u.metrics.hit(0)
+			u.metrics.reused[0].Add(1)
 			retire(expired)
 			return s, nil
 		}
@@ -111,11 +111,11 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 	open := append(u.sockets, expired...)
 	conn, err := u.openSocket(len(open))
 	if isLocal(err) && len(open) > 0 {
-		u.metrics.hit(0)
+		u.metrics.reused[0].Add(1)
 		u.sockets = open
 		return open[rand.IntN(len(open))], nil
 	}
-	u.metrics.miss(0)
+	u.metrics.opened[0].Add(1)
 	retire(expired)
 	if err != nil {
 		return nil, err
@@ -135,9 +135,7 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 func (u *upstream) remove(s *socket) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if i := slices.Index(u.sockets, s); i >= 0 {
-		u.sockets = slices.Delete(u.sockets, i, i+1)
-	}
+	u.sockets = slices.DeleteFunc(u.sockets, func(other *socket) bool { return other == s })
 }
 
 // openSocket opens a socket beside others, and reserves its memory.

@@ -384,9 +384,7 @@ func (u *upstream) retire() {
 	}
 	u.mu.Unlock()
 
-	for _, s := range sockets {
-		s.retired.Store(true)
-	}
+	retire(sockets)
 	for _, s := range streams {
 		s.retired.Store(true)
 	}

@@ -199,13 +199,15 @@ func (s *upstreamSet) setUpstreams(ids []upstreamID) {
 // candidates returns the upstreams to query, best first. If all are down it returns
 // errUnhealthy and, unless failfast_all_unhealthy_upstreams is set, one upstream to
 // try.
-func (s *upstreamSet) candidates(excluded *exclusion) ([]*upstream, error) {
+func (s *upstreamSet) candidates(excluded []string) ([]*upstream, error) {
 	all := s.current.Load().all
 	if len(all) == 0 {
 		return nil, errNoUpstream
 	}
 
-	usable := slices.DeleteFunc(slices.Clone(all), func(u *upstream) bool { return excluded.has(u.String()) })
+	usable := slices.DeleteFunc(slices.Clone(all), func(u *upstream) bool {
+		return len(excluded) > 0 && slices.Contains(excluded, u.String())
+	})
 	if len(usable) == 0 {
 		return nil, errLooped
 	}

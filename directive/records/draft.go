@@ -100,11 +100,11 @@ func (d *draft) pack() string {
 // pack appends the records of a set to buf.
 func (s *setDraft) pack(buf []byte) []byte {
 	targets := map[wire.Name]struct{}{}
-	before, has := beforeTarget(s.t)
+	before := s.t.TargetOffset()
 	for _, rdata := range s.rdata {
 		r := record{rdata: rdata}
-		if name, _, ok := wire.ReadName(nil, []byte(rdata), before); has && ok {
-			target := wire.Lower(string(name))
+		if before >= 0 {
+			target := wire.Name(wire.ReadLower(nil, []byte(rdata), before)) // "" if it is malformed
 			_, r.repeated = targets[target]
 			targets[target] = struct{}{}
 		}

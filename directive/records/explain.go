@@ -49,10 +49,7 @@ func (h *Handler) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
 
 // refused returns a text about an object with an error, if objects may have the query name.
 func (h *Handler) refused(q *dns.Query) string {
-	if h.objects == nil {
-		return ""
-	}
-	if h.objects.rules.ZoneOf(q.Name()) == 0 {
+	if h.objects == nil || h.objects.rules.ZoneOf(q.Name()) == 0 {
 		return ""
 	}
 	return h.objects.Faults()

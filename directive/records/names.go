@@ -139,23 +139,6 @@ func (e *entry) target(room []byte) []byte {
 	return nil
 }
 
-func (s rrset) hasAddresses() bool { return s.t == wire.TypeA || s.t == wire.TypeAAAA }
-
-// beforeTarget returns the number of bytes before the name in the RDATA of a type whose target's
-// addresses go into the additional section (RFC 1035 §3.3, RFC 2782, RFC 9460 §4.1). ok is false
-// for other types.
-func beforeTarget(t wire.Type) (bytes int, ok bool) {
-	switch t {
-	case wire.TypeNS:
-		return 0, true
-	case wire.TypeMX, wire.TypeSVCB, wire.TypeHTTPS:
-		return 2, true
-	case wire.TypeSRV:
-		return 6, true
-	}
-	return 0, false
-}
-
 // A record is the RDATA of one record.
 type record struct {
 	rdata    string

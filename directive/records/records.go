@@ -159,8 +159,8 @@ func (h *Handler) answer(q *dns.Query, e *entry) {
 
 // putTargets writes the addresses of the targets of s.
 func (h *Handler) putTargets(q *dns.Query, s rrset) {
-	before, has := beforeTarget(s.t)
-	if !has {
+	before := s.t.TargetOffset()
+	if before < 0 {
 		return
 	}
 
@@ -180,7 +180,7 @@ func (h *Handler) putTargets(q *dns.Query, s rrset) {
 		}
 		owner := q.Answer.AppendOwner(room[:0], name)
 		for s := range e.rrsets() {
-			if s.hasAddresses() {
+			if s.t == wire.TypeA || s.t == wire.TypeAAAA {
 				s.put(q, wire.Additional, owner)
 			}
 		}

@@ -31,6 +31,18 @@ func (s *Secondary) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	return dns.FallthroughCauses(v, texts, near)
 }
 
+// Metadata returns the value of zone/wildcard.
+func (s *Secondary) Metadata(q *dns.Query, key string) (value string, ok bool) {
+	at, c := s.find(q, s.set())
+	if at == nil {
+		return "", false
+	}
+	if z := c.current.Load(); z != nil {
+		return z.Metadata(q.Name(), key)
+	}
+	return "", false
+}
+
 // explainAge says how old a version is, and where the next one comes from if the copy follows a primary.
 func (c *zoneCopy) explainAge(z *zone.Zone, follows bool) (texts []string) {
 	c.mu.Lock()

@@ -25,7 +25,7 @@ func TestStrangersLeaveTransfersToKnownServers(t *testing.T) {
 
 		for i := range maxRunning - maxRunningUnnamed {
 			at := netip.AddrFrom4([4]byte{10, 0, 0, byte(i / maxRunningPerClient)})
-			leave, err := enter(ctx, at, transfer.pools(true, i%2 == 0))
+			leave, err := transfer.enter(ctx, at, true, i%2 == 0)
 			if err != nil {
 				t.Fatalf("named server %s: got %v beside the transfers of others, want a transfer", at, err)
 			}
@@ -48,7 +48,7 @@ func crowd(ctx context.Context, net byte, transfer *Transfer, signed bool) *atom
 	running := new(atomic.Int32)
 	for i := range 100 {
 		go func() {
-			leave, err := enter(ctx, netip.AddrFrom4([4]byte{192, 0, net, byte(i)}), transfer.pools(false, signed))
+			leave, err := transfer.enter(ctx, netip.AddrFrom4([4]byte{192, 0, net, byte(i)}), false, signed)
 			if err != nil {
 				return
 			}

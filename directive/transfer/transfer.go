@@ -129,19 +129,13 @@ func (t *Transfer) version(origin wire.Name) zone.Version {
 // Resolve sends the zone.
 func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
 	origin := wire.Name(q.Name())
-	s := &stream{ctx: ctx, q: q}
+	s := &stream{ctx: ctx, q: q, limits: &t.long, named: t.find(origin).names(q.Peer.Addr())}
 	defer s.end()
-	enterFor := func(l *limits) func() (func(), error) {
-		return func() (func(), error) {
-			return enter(ctx, q.Peer.Addr(), l.pools(t.find(origin).names(q.Peer.Addr()), q.Signer() != nil))
-		}
-	}
-	s.enter = enterFor(&t.long)
 
 	v := t.version(origin)
 	send, kind, ok := s.choose(v)
 	if kind == "AXFR" {
-		s.enter = enterFor(&t.limits)
+		s.limits = &t.limits
 		if err := s.begin(); err != nil {
 			return err
 		}
@@ -172,8 +166,17 @@ func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-// enter blocks until the client has a slot of each pool. The caller calls leave then.
-func enter(ctx context.Context, client netip.Addr, pools []*slots.Pool) (leave func(), err error) {
+// enter blocks until the client has the slots that a transfer needs: the more is known of it, the fewer. The caller
+// calls leave then.
+func (l *limits) enter(ctx context.Context, client netip.Addr, named, signed bool) (leave func(), err error) {
+	pools := []*slots.Pool{l.strange, l.unnamed, l.running}
+	switch {
+	case named:
+		pools = pools[2:]
+	case signed:
+		pools = pools[1:]
+	}
+
 	release := func(held []*slots.Pool) {
 		for _, p := range held {
 			p.Release(client)
@@ -195,17 +198,6 @@ func newLimits(n int) limits {
 		unnamed: slots.New(n*maxRunningUnnamed/maxRunning, maxRunningPerClient),
 		strange: slots.New(n*maxRunningStrangers/maxRunning, maxRunningPerClient),
 	}
-}
-
-// pools returns those of which a transfer needs a slot: the more is known of the client, the fewer.
-func (l *limits) pools(named, signed bool) []*slots.Pool {
-	switch {
-	case named:
-		return []*slots.Pool{l.running}
-	case signed:
-		return []*slots.Pool{l.unnamed, l.running}
-	}
-	return []*slots.Pool{l.strange, l.unnamed, l.running}
 }
 
 // choose returns the function that sends the reply, and its kind: the whole zone, the differences
@@ -238,12 +230,13 @@ func (s *stream) choose(v zone.Version) (send func(), kind string, ok bool) {
 
 // A stream writes records to the messages of one transfer.
 type stream struct {
-	ctx   context.Context
-	q     *dns.Query
-	count int
-	err   error
-	enter func() (leave func(), err error)
-	leave func() // nil until begin
+	ctx    context.Context
+	q      *dns.Query
+	limits *limits
+	named  bool // the Corefile names the client
+	count  int
+	err    error
+	leave  func() // nil until begin
 }
 
 // begin blocks until the client has a slot. A reply of one message needs none: thousands of servers may follow a
@@ -255,7 +248,7 @@ func (s *stream) begin() error {
 	if err := s.q.Block(); err != nil {
 		return err
 	}
-	leave, err := s.enter()
+	leave, err := s.limits.enter(s.ctx, s.q.Peer.Addr(), s.named, s.q.Signer() != nil)
 	if err != nil {
 		return fmt.Errorf("too many transfers are running: %w", err)
 	}

@@ -11,7 +11,6 @@ package ordered
 
 import (
 	"encoding/binary"
-	"slices"
 	"sort"
 	"strings"
 	"sync/atomic"
@@ -57,15 +56,10 @@ func (l *list[T, L]) first(i int) string { return l.firsts[l.offsets[i]:l.offset
 // empty.
 func (l *list[T, L]) place(key []byte) int {
 	head := headOf(key)
-	from, to := 1, len(l.leaves)
-	for from < to {
-		if i := int(uint(from+to) / 2); l.heads[i] < head || l.heads[i] == head && l.first(i) <= string(key) {
-			from = i + 1
-		} else {
-			to = i
-		}
-	}
-	return from - 1
+	return sort.Search(len(l.leaves)-1, func(i int) bool {
+		next := l.heads[i+1]
+		return next > head || next == head && l.first(i+1) > string(key)
+	})
 }
 
 // headOf returns the first eight bytes of a key as a number.
@@ -237,7 +231,7 @@ func (x *Index[T, L]) Leaves() []*T {
 	for i := range l.leaves {
 		leaves[i] = l.leaves[i].Load()
 	}
-	return slices.Clip(leaves)
+	return leaves
 }
 
 // A Cursor moves over leaves from some key on. It is a value, so that a query

@@ -12,7 +12,6 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -117,11 +116,11 @@ func (k *Key) check() error {
 }
 
 func (k *Key) readPrivate(path string) error {
-	text, err := readRegular(path)
+	text, err := watch.Read(path, 1<<20) // opening a named pipe would block
+	if err == nil && len(text) > maxPrivate {
+		err = errors.New("not a file with a key")
+	}
 	if err != nil {
-		if inPath, ok := errors.AsType[*fs.PathError](err); ok {
-			err = inPath.Err
-		}
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	if k.private = parsePrivate(k.public, text); k.private == nil {
@@ -167,15 +166,6 @@ func parsePrivate(public *dns.DNSKEY, text string) crypto.Signer {
 		return p
 	}
 	return nil
-}
-
-// readRegular returns the content of a file. Opening a named pipe would block.
-func readRegular(path string) (string, error) {
-	text, err := watch.Read(path, 1<<20)
-	if err == nil && len(text) > maxPrivate {
-		err = errors.New("not a file with a key")
-	}
-	return text, err
 }
 
 // DS returns the RDATA of the DS record for the key in a zone, with a digest type of

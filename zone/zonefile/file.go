@@ -13,6 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -55,10 +56,7 @@ func Read(path string, origin wire.Name, add func(Record) error) (files []File, 
 	defer in.close()
 	text, err := in.open(absolute)
 	if err != nil {
-		if inPath, ok := errors.AsType[*fs.PathError](err); ok {
-			err = inPath.Err // Error.File is the path
-		}
-		return in.files, &Error{path, 0, err}
+		return in.files, &Error{path, 0, watch.Plain(err)} // Error.File is the path
 	}
 
 	p := dns.NewZoneParser(text, origin.String(), absolute)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -230,11 +231,7 @@ func (t *table) stop() {
 func (t *table) all() (all map[string]*stubZone, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all = map[string]*stubZone{}
-	for name, z := range t.byName.All() {
-		all[name] = z
-	}
-	return all, t.changed
+	return maps.Collect(t.byName.All()), t.changed
 }
 
 // Names is a table without upstreams, for a check.
