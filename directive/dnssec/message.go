@@ -206,7 +206,8 @@ func canonical(q *dns.Query, set *rrset) (signing.RRset, error) {
 
 	var err error
 	a.Walk(func(s wire.Section, r wire.Record) bool {
-		if s != set.section || r.Type != set.first.Type || string(wire.ReadLower(other[:0], a.Buf, r.Owner)) != string(owner) {
+		if s != set.section || r.Type != set.first.Type ||
+			string(wire.ReadLower(other[:0], a.Buf, r.Owner)) != string(owner) {
 			return true
 		}
 		var rdata []byte

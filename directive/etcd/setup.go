@@ -13,7 +13,6 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
-	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -166,25 +165,6 @@ func nameOption(name *wire.Name) func(corefile.Directive) error {
 	}
 }
 
-// A runningSource is a source that has been started. It survives reloads that do
-// not change its options.
-type runningSource struct {
-	*source
-	task       follow.Task
-	unregister []func() // of the metrics
-}
-
-// Stop disconnects from etcd and waits for the source's goroutines.
-func (r *runningSource) Stop() {
-	r.task.Stop()
-	r.dials.Wait()
-	r.disconnect()
-	for _, unregister := range r.unregister {
-		unregister()
-	}
-	r.health.Forget(r.source)
-}
-
 // start starts a source, or reuses the running plan's. A reload fails if the
 // keys are not received within reloadTimeout; the first start does not wait for them.
 func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, h *Handler) error {
@@ -195,15 +175,15 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		direct  bool
 	}
 
-	r, err := config.Keep(s, key{o.Options, o.prefix, o.maxKeys, o.direct}, func() (*runningSource, error) {
-		r := o.newSource(b)
+	r, err := config.Keep(s, key{o.Options, o.prefix, o.maxKeys, o.direct}, func() (*source, error) {
+		from := o.newSource(b)
 		if o.direct {
-			return r, nil
+			return from, nil
 		}
-		r.task.Go(r.run)
-		return r, s.Await(r, r.ready, reloadTimeout, func() error {
+		from.task.Go(from.run)
+		return from, s.Await(from, from.ready, reloadTimeout, func() error {
 			return d.Errorf("the keys below %s were not received from %s within %v",
-				o.prefix, r.endpoints(), reloadTimeout)
+				o.prefix, from.endpoints(), reloadTimeout)
 		})
 	})
 	if err != nil {
@@ -226,22 +206,24 @@ func worstAge(a, b float64) float64 {
 }
 
 // newSource returns a source whose run has not been called.
-func (o *options) newSource(b *config.Block) *runningSource {
-	r := &runningSource{source: &source{
+func (o *options) newSource(b *config.Block) *source {
+	counter := func(name, help string) *metrics.Counter { return b.Metrics.Counter(name, help, "path", o.prefix) }
+	s := &source{
 		Options: o.Options, prefix: o.prefix, maxKeys: int64(o.maxKeys),
 		index: newIndex(o.prefix, b.Log), log: b.Log, health: b.Health(), ready: make(chan struct{}),
-	}}
-	r.lifetime = r.task.Context()
-	r.register(b.Metrics, o.prefix)
+		lists:    counter("seamark_etcd_lists_total", "Lists of all keys under the prefix."),
+		events:   counter("seamark_etcd_events_total", "Changes of keys that the watch has reported."),
+		failures: counter("seamark_etcd_failures_total", "Requests to etcd, and watches, that failed."),
+	}
 	if !o.direct {
-		r.unregister = []func(){
+		s.unregister = []func(){
 			// Directives with other endpoints or options may have the same path.
 			b.Metrics.SharedGauge("seamark_etcd_data_age_seconds",
 				"Seconds since etcd last confirmed that the keys are current; -1 before that.",
-				worstAge, r.age, "path", o.prefix),
+				worstAge, s.age, "path", o.prefix),
 			b.Metrics.SharedGauge("seamark_etcd_keys", "Keys in the index.", metrics.Sum,
-				func() float64 { return float64(r.index.count()) }, "path", o.prefix),
+				func() float64 { return float64(s.index.count()) }, "path", o.prefix),
 		}
 	}
-	return r
+	return s
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/cluster/etcdclient"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
 )
 
@@ -44,16 +45,20 @@ const (
 // A source keeps an index up to date with the keys under a prefix. It lists the
 // keys at one revision and watches from there. While etcd is unreachable the
 // index does not change. If etcd has compacted the revision meanwhile, the source
-// lists the keys again. One goroutine calls run; any goroutine may call readKeys.
+// lists the keys again. One goroutine calls run; any goroutine may call readKeys. A source
+// survives reloads that do not change its options.
 type source struct {
 	etcdclient.Options
-	lifetime context.Context // of the client
-	prefix   string          // "/skydns/": the first bytes of every key
-	maxKeys  int64           // the index holds no more keys than this
-	index    *index
-	log      *slog.Logger
-	health   *health.Board
-	series
+	task    follow.Task // run, and the client
+	prefix  string      // "/skydns/": the first bytes of every key
+	maxKeys int64       // the index holds no more keys than this
+	index   *index
+	log     *slog.Logger
+	health  *health.Board
+
+	lists, events, failures *metrics.Counter
+	unregister              []func()     // of the gauges
+	contactedAt             atomic.Int64 // when etcd last confirmed the state, a clock.Now; 0 is never
 
 	mu        sync.Mutex
 	client    *clientv3.Client
@@ -68,17 +73,15 @@ type source struct {
 	problems  etcdclient.Problems
 }
 
-// series are the metrics of a source.
-type series struct {
-	lists, events, failures *metrics.Counter
-	contactedAt             atomic.Int64 // when etcd last confirmed the state, a clock.Now; 0 is never
-}
-
-func (s *series) register(reg *metrics.Registry, prefix string) {
-	s.lists = reg.Counter("seamark_etcd_lists_total", "Lists of all keys under the prefix.", "path", prefix)
-	s.events = reg.Counter("seamark_etcd_events_total", "Changes of keys that the watch has reported.", "path", prefix)
-	s.failures = reg.Counter("seamark_etcd_failures_total", "Requests to etcd, and watches, that failed.",
-		"path", prefix)
+// Stop disconnects from etcd and waits for the source's goroutines.
+func (s *source) Stop() {
+	s.task.Stop()
+	s.dials.Wait()
+	s.disconnect()
+	for _, unregister := range s.unregister {
+		unregister()
+	}
+	s.health.Forget(s)
 }
 
 // run follows the prefix until ctx ends.
@@ -173,9 +176,9 @@ const failureHold = time.Second
 // it exists or ctx ends.
 func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
 	s.mu.Lock()
-	if s.client != nil || s.lifetime.Err() != nil {
+	if ended := s.task.Context().Err(); s.client != nil || ended != nil {
 		defer s.mu.Unlock()
-		return s.client, s.lifetime.Err()
+		return s.client, ended
 	}
 
 	d := s.dialing
@@ -199,7 +202,7 @@ func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
 
 // dial creates the client for d.
 func (s *source) dial(d *dial) {
-	c, err := s.Client(s.lifetime)
+	c, err := s.Client(s.task.Context())
 	s.mu.Lock()
 	s.client, d.err = c, err
 	if err == nil {
@@ -211,7 +214,7 @@ func (s *source) dial(d *dial) {
 		return
 	}
 
-	clock.Sleep(s.lifetime, failureHold)
+	clock.Sleep(s.task.Context(), failureHold)
 	s.mu.Lock()
 	s.dialing = nil
 	s.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -26,10 +25,10 @@ import (
 )
 
 // A catalogs keeps the members of the catalog zones (RFC 9432) of one server block up to
-// date. Reloads of the Corefile keep it: see registry.
+// date. Reloads of the Corefile keep it: see server.
 type catalogs struct {
 	log       *slog.Logger
-	registry  *registry
+	server    *server
 	claimed   *config.Start // the last start that uses it
 	followers zone.Followers
 	transfers *slots.Pool // limits concurrent transfers, by primary
@@ -66,13 +65,6 @@ func (s *scope) find(origin wire.Name) *catalog {
 // maxTransfers is the number of members that are transferred at the same time, and
 // maxFromPrimary those of one primary: a slow one does not delay the members of others.
 const maxTransfers, maxFromPrimary = 16, 12
-
-// newTransfers returns a pool for transfers, of which any number may wait.
-func newTransfers() *slots.Pool {
-	p := slots.New(maxTransfers, maxFromPrimary)
-	p.MaxWaiting = math.MaxInt
-	return p
-}
 
 // A catalog is one catalog zone. It belongs to a zoneCopy.
 type catalog struct {
@@ -281,7 +273,10 @@ func (m *catalogs) replace(old, members map[wire.Name]*member) {
 	}
 
 	// A new copy may take over the data of a removed one, and write the same file.
-	m.stopRemoved(removed)
+	stopAll(removed)
+	for _, c := range removed {
+		m.deleteFile(c.origin, c.file)
+	}
 	for _, c := range added {
 		has, message := members[c.origin], "secondary: Added zone"
 		if old[c.origin] != nil {
@@ -295,20 +290,12 @@ func (m *catalogs) replace(old, members map[wire.Name]*member) {
 	}
 }
 
-// stopRemoved stops the copies of removed members, and deletes their files.
-func (m *catalogs) stopRemoved(removed []*zoneCopy) {
-	stopAll(removed)
-	for _, c := range removed {
-		m.deleteFile(c.origin, c.file)
-	}
-}
-
 // deleteFile deletes the file of a removed member, if there is one.
 func (m *catalogs) deleteFile(origin wire.Name, file string) {
 	if file == "" {
 		return
 	}
-	done, ok := m.registry.files.begin()
+	done, ok := m.server.files.begin()
 	if !ok { // a member of the process that replaces this one
 		return
 	}
@@ -324,10 +311,9 @@ func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 	o := from.catalog.options
 	o.origin = origin
 	o.file = memberFile(o.file, origin)
-	c := newCopy(o, from.catalog.clients, m.log, newRoom(m.registry.memory, memory.Catalogs))
-	c.followers, c.transfers, c.checks, c.health = &m.followers, m.transfers, m.registry.checks, &m.health
-	c.files, c.copies = m.registry.files, m.registry.copies
-	c.share = &share{of: &m.registry.budget}
+	c := newCopy(o, from.catalog.clients, m.log, newRoom(m.server.memory, memory.Catalogs), m.server)
+	c.followers, c.transfers, c.health = &m.followers, m.transfers, &m.health
+	c.share = &share{of: &m.server.budget}
 	c.accept, c.metrics = c.share.accept, from.catalog.metrics
 
 	if from.before != nil {
@@ -364,7 +350,7 @@ func stopAll(copies []*zoneCopy) {
 
 // Stop implements config.Stopper.
 func (m *catalogs) Stop() {
-	m.registry.remove(m)
+	m.server.remove(m)
 	m.tasks.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()

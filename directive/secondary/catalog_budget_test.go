@@ -82,7 +82,7 @@ func TestCatalogBudget(t *testing.T) {
 	const record = 13 + 10 + 201 // the bytes of one record of a primary, in a zone x.test.
 	p := newPrimary(t)
 	log := new(chaintest.Log)
-	r := newRegistry(nil)
+	r := newServer(chaintest.QuietLog(), nil)
 	r.budget.limit = 100 * record
 	m, err := r.claim(config.NewStart(t.Context(), nil), nil, &config.Block{Log: log.Logger()})
 	if err != nil {

@@ -36,7 +36,7 @@ func summaries(b *health.Board) (all []string) {
 func TestConditionsOfMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, shared := new(chaintest.Log), new(config.Shared)
-		r := newRegistry(nil)
+		r := newServer(chaintest.QuietLog(), nil)
 		m, err := r.claim(config.NewStart(t.Context(), nil), nil, &config.Block{Log: log.Logger(), Shared: shared})
 		if err != nil {
 			t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
-	"github.com/seamark/seamark/zone"
 )
 
 // A memberOption is the value of the option catalog.
@@ -48,14 +47,8 @@ func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) error {
 		return nil
 	}
 
-	r, err := config.Keep(start, registryKey{}, func() (*registry, error) {
-		r := newRegistry(b.Memory)
-		r.checks, r.files, r.copies = s.checks, s.files, s.copies
-		return r, nil
-	})
-	if err == nil {
-		s.catalogs, err = r.claim(start, origins, b)
-	}
+	var err error
+	s.catalogs, err = s.server.claim(start, origins, b)
 	for _, origin := range origins {
 		s.zones.Get(origin).options.catalogs = s.catalogs
 	}
@@ -84,11 +77,4 @@ func (s *Secondary) setScope(b *config.Block) {
 	}
 
 	s.catalogs.wanted.Store(to)
-}
-
-// setCatalog makes a copy's versions those of a catalog.
-func (m *catalogs) setCatalog(of *zoneCopy) {
-	c := &catalog{options: of.options, clients: of.clients}
-	of.catalog = c
-	of.accept = func(z *zone.Zone) error { return m.update(c, z) }
 }

@@ -160,7 +160,7 @@ func TestFileOfDroppedMember(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		m, err := newRegistry(nil).claim(config.NewStart(t.Context(), nil), nil, &config.Block{Log: chaintest.QuietLog()})
+		m, err := newServer(chaintest.QuietLog(), nil).claim(config.NewStart(t.Context(), nil), nil, &config.Block{Log: chaintest.QuietLog()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,8 +23,7 @@ const (
 
 // checks gives zones turns for the checks that NOTIFY messages cause: primaries take turns, and of a
 // primary's zones those go first whose last message announced a change. Forged messages for thousands
-// of zones do not delay a genuine one for long: each of the zones goes first only once. All zones of
-// a server share one.
+// of zones do not delay a genuine one for long: each of the zones goes first only once.
 type checks struct {
 	mu      sync.Mutex
 	next    time.Time // of the next turn
@@ -45,12 +44,6 @@ type turn struct {
 	idle    bool // the last check has found the zone unchanged
 	granted chan struct{}
 }
-
-// checksKey identifies the checks across reloads.
-type checksKey struct{}
-
-// Stop implements config.Stopper.
-func (*checks) Stop() {}
 
 // enter makes t wait for its turn, if that is not now.
 func (c *checks) enter(t *turn) {
@@ -140,13 +133,13 @@ func (s *schedule) awaitCheck(ctx context.Context) bool {
 	refresh := time.NewTimer(time.Until(s.next))
 	defer refresh.Stop()
 	t := &turn{s.copy.clients[0].addr.Addr(), unchanged, make(chan struct{})}
-	s.copy.checks.enter(t)
+	s.copy.server.checks.enter(t)
 	select {
 	case <-t.granted:
 	case <-refresh.C:
-		s.copy.checks.leave(t)
+		s.copy.server.checks.leave(t)
 	case <-ctx.Done():
-		s.copy.checks.leave(t)
+		s.copy.server.checks.leave(t)
 		return false
 	}
 	s.notified = s.zone

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/zone"
 )
 
@@ -45,12 +46,12 @@ func TestNotifyFlood(t *testing.T) {
 func TestNotifyManyZones(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const zones = 100
-		all := new(checks)
+		all := newServer(chaintest.QuietLog(), nil)
 		var primaries []*scriptedPrimary
 		var copies []*zoneCopy
 		for range zones {
 			c, p, _ := startCopy(t, 0)
-			c.checks = all
+			c.server = all
 			primaries, copies = append(primaries, p), append(copies, c)
 		}
 		for _, p := range primaries {
@@ -87,7 +88,7 @@ func TestNotifyFloodKeepsRefresh(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		regular := strings.Count(p.asked(), "SOA")
 		for range 150_000 {
-			c.checks.enter(&turn{c.clients[0].addr.Addr(), true, make(chan struct{})})
+			c.server.enter(&turn{c.clients[0].addr.Addr(), true, make(chan struct{})})
 		}
 		time.Sleep(time.Minute)
 		c.notify() // for a version that it has
@@ -114,7 +115,7 @@ func TestForgedNotifyDelaysGenuine(t *testing.T) {
 					var forged sync.WaitGroup
 					for range 1000 {
 						other := &schedule{copy: &zoneCopy{
-							checks: c.checks, clients: []*client{{addr: netip.MustParseAddrPort(primary + ":53")}},
+							server: c.server, clients: []*client{{addr: netip.MustParseAddrPort(primary + ":53")}},
 						}, zone: new(zone.Zone), next: time.Now().Add(24 * time.Hour)}
 						forged.Go(func() {
 							for other.awaitCheck(ctx) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -37,12 +38,6 @@ type client struct {
 	limit atomic.Int64             // of the bytes of a zone, of that plan; 0 is maxBytes
 }
 
-// configure sets what a reload of the Corefile may change.
-func (c *client) configure(at *servedZone) {
-	c.key.Store(at.key)
-	c.limit.Store(at.maxSize)
-}
-
 // fetch returns the primary's version of a zone if it is newer than that of s, and otherwise
 // errUnchanged. Without one it returns any version. ixfrErr is the error of IXFR for which
 // the zone was transferred as a whole. The records are reserved in a share, if it is not nil, and
@@ -63,7 +58,9 @@ func (c *client) fetch(
 		} else {
 			z, in, ixfrErr = c.transfer(ctx, differences, of, to)
 		}
-		if ixfrErr == nil || !requestsWholeZone(ixfrErr) || s.copy.follows() > 0 && isAway(ixfrErr) {
+		// With follow another primary may have the differences if this one cannot serve now.
+		isAway := s.copy.follows() > 0 && hasCode(ixfrErr, wire.ServFail, wire.Refused)
+		if ixfrErr == nil || !requestsWholeZone(ixfrErr) || isAway {
 			return z, in, nil, ixfrErr
 		}
 	}
@@ -83,12 +80,6 @@ func requestsWholeZone(err error) bool {
 	return errors.As(err, new(rejectedError)) && !errors.Is(err, errUnchanged) && !isRefused(err)
 }
 
-// isAway reports whether a primary has answered that it cannot serve now: another one may have the differences.
-func isAway(err error) bool {
-	var code rcodeError
-	return errors.As(err, &code) && (wire.RCode(code) == wire.ServFail || wire.RCode(code) == wire.Refused)
-}
-
 // A rejectedError is the error for a reply whose content was rejected.
 type rejectedError struct{ error }
 
@@ -98,6 +89,12 @@ func (r rejectedError) Unwrap() error { return r.error }
 type rcodeError wire.RCode
 
 func (r rcodeError) Error() string { return fmt.Sprintf("the primary replied %s", wire.RCode(r)) }
+
+// hasCode reports whether an error is that of a reply with one of some response codes.
+func hasCode(err error, codes ...wire.RCode) bool {
+	code, ok := errors.AsType[rcodeError](err)
+	return ok && slices.Contains(codes, wire.RCode(code))
+}
 
 // An unansweredError is the error of a primary that did not reply to the first query: it
 // cannot be connected to, or closed the connection.

@@ -34,15 +34,13 @@ type zoneCopy struct {
 
 	accept    func(z *zone.Zone) error // of catalogs and members: takes a version, or rejects it; else nil
 	transfers *slots.Pool              // limits concurrent transfers, by primary; nil for no limit
-	checks    *checks                  // that NOTIFY messages cause
-	files     *files                   // of all zones
-	copies    *copies                  // of all zones; nil in tests
-	catalog   *catalog                 // whose zone this is, or nil
-	share     *share                   // of a member: what it uses of the budget; else nil
-	room      *room                    // its memory
-	before    *zoneCopy                // the stopped copy whose state this one takes over, or nil
-	last      *schedule                // the state of run after it has ended
-	metrics   *zoneMetrics             // of the zone, or of a member's catalog; nil without
+	server    *server
+	catalog   *catalog     // whose zone this is, or nil
+	share     *share       // of a member: what it uses of the budget; else nil
+	room      *room        // its memory
+	before    *zoneCopy    // the stopped copy whose state this one takes over, or nil
+	last      *schedule    // the state of run after it has ended
+	metrics   *zoneMetrics // of the zone, or of a member's catalog; nil without
 	made      time.Time
 
 	current atomic.Pointer[zone.Zone] // nil without data, and after it has expired
@@ -81,12 +79,11 @@ const (
 )
 
 // newCopy returns a copy without data. Start starts it.
-func newCopy(o options, clients []*client, log *slog.Logger, r room) *zoneCopy {
-	c := &zoneCopy{
-		options: o, clients: clients, log: log, room: &r, followers: new(zone.Followers), notified: follow.NewSignal(),
-		checks: new(checks), files: new(files), health: (*health.Board)(nil), made: time.Now(),
+func newCopy(o options, clients []*client, log *slog.Logger, r room, of *server) *zoneCopy {
+	return &zoneCopy{
+		options: o, clients: clients, log: log, room: &r, server: of, followers: new(zone.Followers),
+		notified: follow.NewSignal(), health: (*health.Board)(nil), made: time.Now(),
 	}
-	return c
 }
 
 func (c *zoneCopy) start() { c.task.Go(c.run) }
@@ -98,7 +95,7 @@ func (c *zoneCopy) run(ctx context.Context) {
 	defer c.share.stop()
 	defer c.room.stop()
 	defer c.stopExpiry()
-	defer c.copies.add(c)()
+	defer c.server.copies.add(c)()
 	defer s.disconnect()
 
 	if c.before != nil {
@@ -417,11 +414,8 @@ const soaRefresh, soaRetry, soaExpire = 16, 12, 8
 
 // timer returns one of the times of the SOA record, by its distance from the end.
 func timer(z *zone.Zone, fromEnd int) time.Duration {
-	d := time.Duration(0)
-	for r := range z.Records {
-		d = time.Duration(binary.BigEndian.Uint32(r[len(r)-fromEnd:])) * time.Second
-		break
-	}
+	soa := z.SOA()
+	d := time.Duration(binary.BigEndian.Uint32(soa[len(soa)-fromEnd:])) * time.Second
 	return min(max(d, minTimer), maxTimer)
 }
 

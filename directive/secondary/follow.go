@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/seamark/seamark/corefile"
@@ -83,7 +84,7 @@ func (s *schedule) await(ctx context.Context, from *client, in *incoming, of *sh
 		if err == nil || errors.Is(err, errUnchanged) {
 			return z, err
 		}
-		if in.wait > 0 && lacksEDNS(err) {
+		if in.wait > 0 && hasCode(err, wire.FormErr, wire.NotImp) { // of a primary without EDNS
 			in.wait, s.session.plain = 0, true
 			continue
 		}
@@ -96,12 +97,6 @@ func (s *schedule) await(ctx context.Context, from *client, in *incoming, of *sh
 	}
 }
 
-// lacksEDNS reports whether a primary has refused the form of a query with an option.
-func lacksEDNS(err error) bool {
-	var code rcodeError
-	return errors.As(err, &code) && (wire.RCode(code) == wire.FormErr || wire.RCode(code) == wire.NotImp)
-}
-
 // connect opens a connection to a primary, unless there is one. reused reports that there was.
 func (s *schedule) connect(ctx context.Context, from *client) (reused bool, err error) {
 	if at := &s.session; at.conn != nil && s.copy.clients[at.primary] == from {
@@ -112,11 +107,7 @@ func (s *schedule) connect(ctx context.Context, from *client) (reused bool, err 
 	if err != nil {
 		return false, err
 	}
-	for i, c := range s.copy.clients {
-		if c == from {
-			s.session.primary = i
-		}
-	}
+	s.session.primary = slices.Index(s.copy.clients, from)
 	s.session.conn, s.session.until = conn, time.Now().Add(sessionTime/2+rand.N(sessionTime))
 	s.copy.followed.Store(&from.addr)
 	return false, nil

@@ -115,7 +115,7 @@ func startFollowing(t *testing.T, interval, expires time.Duration, primaries ...
 		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), 53)
 		clients = append(clients, &client{addr: at, dial: p.dial})
 	}
-	c := newCopy(options{origin: origin}, clients, log.Logger(), newRoom(nil, memory.Zones))
+	c := newCopy(options{origin: origin}, clients, log.Logger(), newRoom(nil, memory.Zones), newServer(chaintest.QuietLog(), nil))
 	c.interval.Store(int64(interval))
 	c.expires.Store(int64(expires))
 	c.start()
@@ -328,10 +328,10 @@ func TestHandoverJournal(t *testing.T) {
 		}
 
 		state, budget := saveCopies(t, old), memory.New(80<<20, memory.FromGroup)
-		to := newCopies(chaintest.QuietLog())
+		to := newServer(chaintest.QuietLog(), nil)
 		to.receive(bytes.NewReader(state), budget)
-		next := newCopy(old.options, nil, chaintest.QuietLog(), newRoom(budget, memory.Zones))
-		next.copies = to
+		next := newCopy(old.options, nil, chaintest.QuietLog(), newRoom(budget, memory.Zones), newServer(chaintest.QuietLog(), nil))
+		next.server = to
 		s := schedule{copy: next}
 		s.load()
 		if got, ok := since(t, next, 6); !ok || got != want {

@@ -11,15 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
 
 // copies are all copies of a server. Its process passes their zones to the one that replaces it, which
-// answers from them at once: a primary may be away, and a zone need not have a file. All server blocks
-// share one.
+// answers from them at once: a primary may be away, and a zone need not have a file.
 type copies struct {
 	log *slog.Logger
 
@@ -40,26 +38,6 @@ type passedZone struct {
 	journal zone.Journal
 	checked time.Time // the last time that a primary answered
 	room    *room     // its memory until a copy takes it
-}
-
-// copiesKey identifies the copies across reloads.
-type copiesKey struct{}
-
-// startCopies returns the copies of the server, with the zones of the process that it replaces.
-func startCopies(start *config.Start, b *config.Block) *copies {
-	c, _ := config.Keep(start, copiesKey{}, func() (*copies, error) {
-		c := newCopies(b.Log)
-		if f := start.Data(c.StateName()); f != nil {
-			defer f.Close()
-			c.receive(f, b.Memory)
-		}
-		return c, nil
-	})
-	return c
-}
-
-func newCopies(log *slog.Logger) *copies {
-	return &copies{log: log, all: map[*zoneCopy]struct{}{}, passed: map[passedKey]passedZone{}}
 }
 
 // receive reads what SaveState has written. Zones for which there is no memory are transferred again.
@@ -163,9 +141,6 @@ func readText(in *bufio.Reader) (string, error) {
 // take returns the zone of the process before for a copy, which counts its memory from then on. Other server
 // blocks may have a copy of the same zone, so that it stays until drop.
 func (c *copies) take(o options) (at passedZone, ok bool) {
-	if c == nil {
-		return at, false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at, ok = c.passed[passedKey{o.origin, o.from}]; ok {
@@ -186,9 +161,6 @@ func (c *copies) drop() {
 
 // add adds a copy, which is removed by calling remove.
 func (c *copies) add(of *zoneCopy) (remove func()) {
-	if c == nil {
-		return func() {}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all[of] = struct{}{}
@@ -240,6 +212,3 @@ func (c *copies) SaveState(w io.Writer) error {
 	}
 	return nil
 }
-
-// Stop implements config.Stopper.
-func (c *copies) Stop() { c.drop() }

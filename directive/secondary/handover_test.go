@@ -31,7 +31,7 @@ func TestFileDuringHandover(t *testing.T) {
 			return string(text)
 		}
 
-		c.files.Yield()
+		c.server.Yield()
 		if err := os.WriteFile(file, theirs, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestFileDuringHandover(t *testing.T) {
 		}
 
 		p.set(0, map[uint16][]string{soaQuery: {newer}})
-		c.files.Resume()
+		c.server.Resume()
 		c.Resume()
 		time.Sleep(2 * time.Second)
 		if got := p.asked(); got != "SOA" {
@@ -56,7 +56,7 @@ func TestFileDuringHandover(t *testing.T) {
 			t.Errorf("the file %v later: got %q, want the zone", 2*saveInterval, got)
 		}
 
-		c.files.Yield()
+		c.server.Yield()
 		if err := os.WriteFile(file, theirs, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func withZone(t *testing.T, of options, text string, checked time.Time) *zoneCop
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCopy(of, nil, chaintest.QuietLog(), room{})
+	c := newCopy(of, nil, chaintest.QuietLog(), room{}, newServer(chaintest.QuietLog(), nil))
 	c.checked = checked
 	c.current.Store(z)
 	return c
@@ -87,7 +87,7 @@ func withZone(t *testing.T, of options, text string, checked time.Time) *zoneCop
 func saveCopies(t *testing.T, all ...*zoneCopy) []byte {
 	t.Helper()
 	var text bytes.Buffer
-	from := newCopies(chaintest.QuietLog())
+	from := newServer(chaintest.QuietLog(), nil)
 	for _, c := range all {
 		from.add(c)
 	}
@@ -102,7 +102,7 @@ func TestReceiveIncomplete(t *testing.T) {
 	now := time.Now()
 	one := withZone(t, options{origin: origin, from: "one"}, "@ 5 SOA 5\na 5 A 192.0.2.1\n@ 5 SOA 5", now)
 	two := withZone(t, options{origin: origin, from: "two"}, "@ 5 SOA 7\n@ 5 SOA 7", now)
-	none := newCopy(options{origin: origin, from: "none"}, nil, chaintest.QuietLog(), room{})
+	none := newCopy(options{origin: origin, from: "none"}, nil, chaintest.QuietLog(), room{}, newServer(chaintest.QuietLog(), nil))
 	text, first := saveCopies(t, one, two, none), 0
 	for _, c := range []*zoneCopy{one, two} {
 		if part := saveCopies(t, c); bytes.HasPrefix(text, part) {
@@ -112,7 +112,7 @@ func TestReceiveIncomplete(t *testing.T) {
 
 	for n := range len(text) + 1 {
 		log, budget := new(chaintest.Log), memory.New(80<<20, memory.FromGroup)
-		c := newCopies(log.Logger())
+		c := newServer(log.Logger(), nil)
 		c.receive(bytes.NewReader(text[:n]), budget)
 
 		want, complete := 0, n == 0 || n == first || n == len(text)
@@ -143,7 +143,7 @@ func TestReceiveMemoryRefused(t *testing.T) {
 	text = append(text, saveCopies(t, withZone(t, options{origin: origin, from: "small"}, "@ 5 SOA 7\n@ 5 SOA 7", time.Now()))...)
 
 	log, budget := new(chaintest.Log), memory.New(8<<20, memory.FromGroup)
-	c := newCopies(log.Logger())
+	c := newServer(log.Logger(), nil)
 	c.receive(bytes.NewReader(text), budget)
 	if _, ok := c.take(options{origin: origin, from: "large"}); ok || log.Count("is transferred again") != 1 {
 		t.Errorf("a zone without memory: got it %v, want one warning\n%s", ok, log)
@@ -161,7 +161,7 @@ func TestReceiveTwoCopies(t *testing.T) {
 	newer := saveCopies(t, withZone(t, of, "@ 5 SOA 7\n@ 5 SOA 7", time.Now()))
 	for _, text := range [][]byte{slices.Concat(older, newer), slices.Concat(newer, older)} {
 		budget := memory.New(80<<20, memory.FromGroup)
-		c := newCopies(chaintest.QuietLog())
+		c := newServer(chaintest.QuietLog(), nil)
 		c.receive(bytes.NewReader(text), budget)
 
 		for n := range 2 {
@@ -204,10 +204,10 @@ func TestLoadPassed(t *testing.T) {
 		from := of
 		from.from = tt.from
 		log := new(chaintest.Log)
-		c := newCopy(of, []*client{new(client)}, log.Logger(), newRoom(memory.New(80<<20, memory.FromGroup), memory.Zones))
+		c := newCopy(of, []*client{new(client)}, log.Logger(), newRoom(memory.New(80<<20, memory.FromGroup), memory.Zones), newServer(chaintest.QuietLog(), nil))
 		c.clients[0].limit.Store(tt.maxSize)
-		c.copies = newCopies(log.Logger())
-		c.copies.receive(bytes.NewReader(saveCopies(t, withZone(t, from, passed, time.Now().Add(-tt.age)))), c.room.budget)
+		c.server = newServer(log.Logger(), nil)
+		c.server.receive(bytes.NewReader(saveCopies(t, withZone(t, from, passed, time.Now().Add(-tt.age)))), c.room.budget)
 
 		s := schedule{copy: c}
 		s.load()

@@ -124,7 +124,7 @@ func TestFileMemoryRefused(t *testing.T) {
 		{memory.New(80<<20, memory.FromGroup), 0, "Loaded zone"},
 	} {
 		log := new(chaintest.Log)
-		c := newCopy(options{origin: origin, file: file}, []*client{new(client)}, log.Logger(), newRoom(tt.budget, memory.Zones))
+		c := newCopy(options{origin: origin, file: file}, []*client{new(client)}, log.Logger(), newRoom(tt.budget, memory.Zones), newServer(chaintest.QuietLog(), nil))
 		c.clients[0].limit.Store(tt.maxSize)
 		if err := c.writeFile(z, time.Now()); err != nil {
 			t.Fatal(err)

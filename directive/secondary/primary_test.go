@@ -138,7 +138,7 @@ func startEmptyCopy(
 	p.set(0, replies)
 	from := &client{addr: netip.MustParseAddrPort("192.0.2.53:53"), dial: p.dial}
 	from.limit.Store(limit)
-	c = newCopy(options{origin: origin}, []*client{from}, log.Logger(), newRoom(b, memory.Zones))
+	c = newCopy(options{origin: origin}, []*client{from}, log.Logger(), newRoom(b, memory.Zones), newServer(chaintest.QuietLog(), nil))
 	for _, prepare := range prepare {
 		prepare(c)
 	}

@@ -24,7 +24,7 @@ func (answering) Repetition() dns.Repetition { return dns.Repetition{} }
 // with the next version, also if another directive has answered. With catalogs it repeats none.
 func TestSecondaryRepeats(t *testing.T) {
 	c := withZone(t, options{origin: origin}, "@ 5 SOA 5\na 5 A 192.0.2.1\n@ 5 SOA 5", time.Now())
-	empty := newCopy(options{origin: "\x03net\x00"}, nil, chaintest.QuietLog(), room{})
+	empty := newCopy(options{origin: "\x03net\x00"}, nil, chaintest.QuietLog(), room{}, newServer(chaintest.QuietLog(), nil))
 	for _, catalog := range []bool{false, true} {
 		s := &Secondary{static: new(zoneSet)}
 		s.zones.Set(wire.Name(origin), &servedZone{copy: c, fallthru: new(config.Fallthrough)})

@@ -23,17 +23,11 @@ import (
 const fileHead = "seamark secondary zone, version 1\n"
 
 // files tells the zones of a server whether their files are written by another process, which replaces
-// this one. All zones of a server share one.
+// this one.
 type files struct {
 	mu      sync.RWMutex
 	yielded bool
 }
-
-// filesKey identifies the files across reloads.
-type filesKey struct{}
-
-// Stop implements config.Stopper.
-func (*files) Stop() {}
 
 // Yield implements config.Yielder. It waits for files that are being written.
 func (f *files) Yield() { f.yield(true) }
@@ -64,7 +58,7 @@ func (s *schedule) save() {
 		return
 	}
 	s.saved = time.Now()
-	done, ok := c.files.begin()
+	done, ok := c.server.files.begin()
 	if !ok {
 		return
 	}
@@ -91,7 +85,7 @@ func writeFile(f io.Writer, origin wire.Name, z *zone.Zone, checked time.Time) e
 // load serves the zone of the process that this one replaces, or else that in the file.
 func (s *schedule) load() {
 	c := s.copy
-	if at, ok := c.copies.take(c.options); ok {
+	if at, ok := c.server.copies.take(c.options); ok {
 		s.journal = at.journal
 		err := s.use(at.zone, at.checked)
 		if err == nil {

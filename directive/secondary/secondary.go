@@ -31,9 +31,7 @@ type Secondary struct {
 	zones    wire.ZoneMap[*servedZone] // of the Corefile
 	static   *zoneSet                  // without members
 	catalogs *catalogs                 // nil without catalogs; set at the start
-	checks   *checks                   // set at the start
-	files    *files                    // set at the start
-	copies   *copies                   // set at the start
+	server   *server                   // set at the start
 	started  atomic.Bool
 }
 

@@ -25,9 +25,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	b.Handle(s)
 
 	b.OnStart(func(start *config.Start) (err error) {
-		s.checks, _ = config.Keep(start, checksKey{}, func() (*checks, error) { return new(checks), nil })
-		s.files, _ = config.Keep(start, filesKey{}, func() (*files, error) { return new(files), nil })
-		s.copies = startCopies(start, b)
+		s.server = serverOf(start, b)
 		if err := s.startCatalogs(b, start); err != nil {
 			return err
 		}
@@ -55,7 +53,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			s.setScope(b)
 			s.catalogs.tasks.Go(s.catalogs.configure)
 		}
-		s.copies.drop()
+		s.server.copies.drop()
 	})
 
 	return errors.Join(errs...)
@@ -72,14 +70,14 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 		clients = append(clients, &client{addr: addr, dial: dial})
 	}
 
-	c := newCopy(at.options, clients, b.Log, newRoom(b.Memory, memory.Zones))
+	c := newCopy(at.options, clients, b.Log, newRoom(b.Memory, memory.Zones), s.server)
 	c.configure(at, b)
 	c.health = b.Health()
-	c.checks, c.files, c.copies = s.checks, s.files, s.copies
 	members := func() []*zoneCopy { return nil }
 	if at.isCatalog {
-		s.catalogs.setCatalog(c)
-		members = func() []*zoneCopy { return s.catalogs.membersOf(c.catalog) }
+		of := &catalog{options: c.options, clients: c.clients}
+		c.catalog, c.accept = of, func(z *zone.Zone) error { return s.catalogs.update(of, z) }
+		members = func() []*zoneCopy { return s.catalogs.membersOf(of) }
 	}
 	c.export(b.Metrics, members)
 	if at.isCatalog {
@@ -92,7 +90,8 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 // configure sets what a reload of the Corefile may change.
 func (c *zoneCopy) configure(at *servedZone, b *config.Block) {
 	for _, from := range c.clients {
-		from.configure(at)
+		from.key.Store(at.key)
+		from.limit.Store(at.maxSize)
 	}
 	c.sends.Store(slices.ContainsFunc(config.Find[zone.Transferrer](b), func(t zone.Transferrer) bool {
 		return t.Transfers(at.origin)

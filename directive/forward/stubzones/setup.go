@@ -121,7 +121,9 @@ func (s *settings) start(start *config.Start, b *config.Block, template *forward
 		return nil, err
 	}
 	return config.Keep(start, k, func() (*zones, error) {
-		x := s.newZones(b, open)
+		x := &zones{table: table{pool: open}}
+		x.table.init()
+		x.Objects = objects.New(s.Settings, &x.table, b)
 		if err := x.Start(start, b, x); err != nil || !start.Reload {
 			return x, err
 		}

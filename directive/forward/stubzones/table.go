@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/internal/objects"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/wire"
@@ -36,14 +35,6 @@ type zones struct {
 	*objects.Objects
 	table table
 	ready atomic.Bool // the zones of all objects have been opened once
-}
-
-// newZones returns zones without any.
-func (s *settings) newZones(b *config.Block, open *pool) *zones {
-	x := &zones{table: table{pool: open}}
-	x.table.init()
-	x.Objects = objects.New(s.Settings, &x.table, b)
-	return x
 }
 
 // Ready reports whether the zones of all objects have been opened once.
