@@ -51,6 +51,16 @@ func (k Kind) ObjectKind() string {
 	}[k]
 }
 
+// KindNamed returns the first kind with this ObjectKind, which is the one of this cluster.
+func KindNamed(name string) (kind Kind, ok bool) {
+	for kind := range Kinds {
+		if kind.ObjectKind() == name {
+			return kind, true
+		}
+	}
+	return 0, false
+}
+
 // A Key names an object within its kind. Namespaces and Nodes have no Namespace.
 type Key struct{ Namespace, Name string }
 

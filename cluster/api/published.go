@@ -17,31 +17,6 @@ const GatewayGroup = "gateway.networking.k8s.io"
 // labelGateway of a Service names the Gateway of its namespace that the Service is for.
 const labelGateway = GatewayGroup + "/gateway-name"
 
-// PublishedVersions returns the group and the versions of a kind that publishes hosts, the newest first.
-// The fields that are read are the same.
-func PublishedVersions(k cluster.Kind) (versions []schema.GroupVersion) {
-	group, names := GatewayGroup, []string{"v1", "v1beta1"}
-	switch k {
-	case cluster.Gateways, cluster.HTTPRoutes:
-	case cluster.ListenerSets:
-		names = []string{"v1"}
-	case cluster.GRPCRoutes:
-		names = []string{"v1", "v1alpha2"}
-	case cluster.TLSRoutes:
-		names = []string{"v1", "v1alpha3", "v1alpha2"}
-	case cluster.Ingresses:
-		group, names = "networking.k8s.io", []string{"v1"}
-	case cluster.NetworkPolicies:
-		group, names = "policy.networking.k8s.io", []string{"v1beta1", "v1alpha2"}
-	default:
-		return nil
-	}
-	for _, version := range names {
-		versions = append(versions, schema.GroupVersion{Group: group, Version: version})
-	}
-	return versions
-}
-
 // OwnerReference names an owner of an object.
 type OwnerReference struct {
 	APIVersion string `json:"apiVersion"`
@@ -171,31 +146,6 @@ type IngressObject struct {
 
 // annotationClass names the class of an Ingress without spec.ingressClassName.
 const annotationClass = "kubernetes.io/ingress.class"
-
-// publishedResources returns the resources of objects that publish hosts, and what these need.
-func (s Slimmer) publishedResources() (rs []Resource) {
-	for _, kind := range s.Options.Kinds() {
-		switch versions := PublishedVersions(kind); kind {
-		case cluster.Namespaces:
-			r := newResource(coreVersion(), kind, readLabels, s.Namespace)
-			r.MetadataOnly = true
-			rs = append(rs, r)
-		case cluster.Services:
-			rs = append(rs, newResource(coreVersion(), kind, readFrontend, s.Frontend))
-		case cluster.Gateways:
-			rs = append(rs, customResource(versions, kind, s.Gateway))
-		case cluster.ListenerSets:
-			rs = append(rs, customResource(versions, kind, s.ListenerSet))
-		case cluster.Ingresses:
-			rs = append(rs, customResource(versions, kind, s.Ingress))
-		case cluster.NetworkPolicies:
-			rs = append(rs, customResource(versions, kind, s.NetworkPolicy))
-		default:
-			rs = append(rs, customResource(versions, kind, func(r *Route) *cluster.Route { return s.Route(kind, r) }))
-		}
-	}
-	return rs
-}
 
 // readLabels decodes the metadata of a Namespace.
 func readLabels(raw []byte, o *Decoded) (n Namespace, err error) {
@@ -347,10 +297,8 @@ func (l *Listener) routes() (kinds cluster.KindSet) {
 
 	var named cluster.KindSet
 	for _, kind := range l.AllowedRoutes.Kinds {
-		for k := cluster.HTTPRoutes; k <= cluster.TLSRoutes; k++ {
-			if k.ObjectKind() == kind.Kind && (kind.Group == nil || *kind.Group == GatewayGroup) {
-				named |= cluster.SetOf(k)
-			}
+		if k, ok := cluster.KindNamed(kind.Kind); ok && (kind.Group == nil || *kind.Group == GatewayGroup) {
+			named |= cluster.SetOf(k)
 		}
 	}
 	return kinds & named

@@ -71,75 +71,83 @@ func (r Resource) String() string {
 
 // Resources returns the resources that the options select. EndpointSlices are watched
 // once: their labels tell imported ones from the cluster's own.
-func (s Slimmer) Resources() []Resource {
-	o := s.Options
-	if o.ConfigMap != "" {
-		key := o.ConfigMapKey()
-		r := newResource(coreVersion(), cluster.ConfigMaps, readConfigMap, s.ConfigMap)
-		// A selector of one object allows a Role to name the object in resourceNames.
-		r.Namespace, r.Fields = key.Namespace, "metadata.name="+key.Name
-		return []Resource{r}
-	}
-
-	if o.Nodes {
-		r := newResource(coreVersion(), cluster.Nodes, readNode, s.Node)
-		r.MetadataOnly = true // the status of a node is long and changes often
-		if o.NodeName != "" {
-			r.Fields = "metadata.name=" + o.NodeName
+func (s Slimmer) Resources() (rs []Resource) {
+	for _, kind := range s.Options.Kinds() {
+		if kind != cluster.ImportSlices {
+			rs = append(rs, s.resource(kind))
 		}
-		return []Resource{r}
-	}
-
-	if o.Records() {
-		return s.recordResources()
-	}
-	if o.Published != 0 {
-		return s.publishedResources()
-	}
-
-	rs := []Resource{
-		newResource(coreVersion(), cluster.Namespaces, readNamespace, s.Namespace),
-		newResource(coreVersion(), cluster.Services, readService, s.Service),
-	}
-	rs[0].Labels, rs[1].Labels = o.NamespaceLabels, o.Labels
-
-	if !o.NoEndpoints {
-		r := newResource(SlicesVersion(), cluster.Slices, nil, s.Slice)
-		r.ReadProtobuf, r.Labels = s.readSlice, o.Labels
-		if o.Multicluster {
-			r.Kinds = append(r.Kinds, cluster.ImportSlices)
-		}
-		rs = append(rs, r)
-	}
-
-	if o.Pods {
-		r := newResource(coreVersion(), cluster.Pods, s.readPod, s.Pod)
-		r.Labels, r.Fields = o.Labels, "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown"
-		if o.NodeName != "" { // API servers find these watches by an index of the field
-			r.Fields = "spec.nodeName=" + o.NodeName + "," + r.Fields
-		}
-		rs = append(rs, r)
-	}
-
-	if o.Multicluster {
-		versions := ImportsVersions()
-		rs = append(rs, customResource(versions[:], cluster.Imports, s.ServiceImport))
 	}
 	return rs
 }
 
-// recordResources returns the resources whose objects have records.
-func (s Slimmer) recordResources() (rs []Resource) {
-	if s.Options.ConfigMapLabels != "" {
-		r := newResource(coreVersion(), cluster.ConfigMaps, readConfigMap, s.ConfigMap)
-		r.Labels = s.Options.ConfigMapLabels
-		rs = append(rs, r)
+// resource returns the resource of a kind that the options select.
+func (s Slimmer) resource(kind cluster.Kind) (r Resource) {
+	o := s.Options
+	switch kind {
+	case cluster.Namespaces:
+		if r = newResource(kind, readNamespace, s.Namespace); o.Published != 0 {
+			r = newResource(kind, readLabels, s.Namespace)
+			r.MetadataOnly = true
+		}
+		r.Labels = o.NamespaceLabels
+	case cluster.Services:
+		if r = newResource(kind, readService, s.Service); o.Published != 0 {
+			r = newResource(kind, readFrontend, s.Frontend)
+		}
+		r.Labels = o.Labels
+	case cluster.Slices:
+		r = newResource(kind, nil, s.Slice)
+		r.ReadProtobuf, r.Labels = s.readSlice, o.Labels
+		if o.Multicluster {
+			r.Kinds = append(r.Kinds, cluster.ImportSlices)
+		}
+	case cluster.Pods:
+		r = newResource(kind, s.readPod, s.Pod)
+		r.Labels, r.Fields = o.Labels, "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown"
+		if o.NodeName != "" { // API servers find these watches by an index of the field
+			r.Fields = "spec.nodeName=" + o.NodeName + "," + r.Fields
+		}
+
+	case cluster.ConfigMaps:
+		r = newResource(kind, readConfigMap, s.ConfigMap)
+		r.Labels = o.ConfigMapLabels
+		if o.ConfigMap != "" {
+			// A selector of one object allows a Role to name the object in resourceNames.
+			key := o.ConfigMapKey()
+			r.Namespace, r.Fields = key.Namespace, "metadata.name="+key.Name
+		}
+	case cluster.Nodes:
+		r = newResource(kind, readNode, s.Node)
+		r.MetadataOnly = true // the status of a node is long and changes often
+		if o.NodeName != "" {
+			r.Fields = "metadata.name=" + o.NodeName
+		}
+
+	case cluster.Imports:
+		r = newResource(kind, nil, s.ServiceImport).custom()
+	case cluster.DNSEndpoints:
+		r = newResource(kind, nil, s.DNSEndpoint).custom()
+	case cluster.Gateways:
+		r = newResource(kind, nil, s.Gateway).custom()
+	case cluster.ListenerSets:
+		r = newResource(kind, nil, s.ListenerSet).custom()
+	case cluster.Ingresses:
+		r = newResource(kind, nil, s.Ingress).custom()
+	case cluster.NetworkPolicies:
+		r = newResource(kind, nil, s.NetworkPolicy).custom()
+	default:
+		r = newResource(kind, nil, func(r *Route) *cluster.Route { return s.Route(kind, r) }).custom()
 	}
-	if s.Options.DNSEndpoints {
-		versions := []schema.GroupVersion{DNSEndpointsVersion()}
-		rs = append(rs, customResource(versions, cluster.DNSEndpoints, s.DNSEndpoint))
+	return r
+}
+
+// custom returns the same resource as a custom one.
+func (r Resource) custom() Resource {
+	r.Versions = Versions(r.Kinds[0])
+	r.ReadProtobuf = func([]byte, *Decoded, *[]byte) error {
+		return errors.New("got a custom resource in protobuf, want JSON")
 	}
-	return rs
+	return r
 }
 
 // IsCustom reports whether the resource is a custom one.
@@ -154,7 +162,7 @@ func (r Resource) In(group schema.GroupVersion) Resource {
 // VersionsOnly returns a resource that requests only the metadata of the same objects, and
 // decodes their keys and versions.
 func (r Resource) VersionsOnly() Resource {
-	metadata := newResource(r.Group, r.Kinds[0], readNamespace, func(*Namespace) *cluster.Namespace { return nil })
+	metadata := newResource(r.Kinds[0], readNamespace, func(*Namespace) *cluster.Namespace { return nil })
 	r.MetadataOnly, r.ReadProtobuf, r.ReadJSON = true, metadata.ReadProtobuf, metadata.ReadJSON
 	return r
 }
@@ -182,19 +190,21 @@ func (r Resource) Origins(found func(name string, o cluster.Origin)) Resource {
 	return r
 }
 
-// newResource returns the resource whose objects are decoded to In and slimmed to Out.
+// newResource returns the resource whose objects are decoded to In and slimmed to Out. Without read it
+// decodes JSON only.
 func newResource[In, Out any, PIn interface {
 	*In
 	Metadata() *Meta
 }, POut interface {
 	*Out
 	cluster.Object
-}](group schema.GroupVersion, of cluster.Kind, read func([]byte, *Decoded) (In, error), slim func(PIn) POut) Resource {
+}](of cluster.Kind, read func([]byte, *Decoded) (In, error), slim func(PIn) POut) Resource {
 	put := func(in PIn, o *Decoded) {
 		if slim := slim(in); slim != nil { // and not an Object that holds a nil pointer
 			o.Slim = slim
 		}
 	}
+	group := Versions(of)[0]
 	return Resource{
 		Group: group, Version: group.String(), Name: of.String(), Kind: of.ObjectKind(), Kinds: []cluster.Kind{of},
 
@@ -216,22 +226,4 @@ func newResource[In, Out any, PIn interface {
 			return err
 		},
 	}
-}
-
-// customResource returns the custom resource whose objects are decoded to In and slimmed to Out.
-func customResource[In, Out any, PIn interface {
-	*In
-	Metadata() *Meta
-}, POut interface {
-	*Out
-	cluster.Object
-}](versions []schema.GroupVersion, of cluster.Kind, slim func(PIn) POut) Resource {
-	r := newResource(versions[0], of, noProtobuf[In], slim)
-	r.Versions = versions
-	return r
-}
-
-// noProtobuf rejects protobuf for a custom resource.
-func noProtobuf[In any]([]byte, *Decoded) (in In, err error) {
-	return in, errors.New("got a custom resource in protobuf, want JSON")
 }

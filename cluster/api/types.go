@@ -15,29 +15,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/seamark/seamark/cluster"
 )
 
 // The types of this file are the API's objects, with the fields that are used here. The
 // types of k8s.io/api would add all of Kubernetes to the binary and every field to the
 // heap.
 
-func coreVersion() schema.GroupVersion { return schema.GroupVersion{Version: "v1"} }
-
-// SlicesVersion returns the group and version of EndpointSlices.
-func SlicesVersion() schema.GroupVersion {
-	return schema.GroupVersion{Group: "discovery.k8s.io", Version: "v1"}
-}
-
-// ImportsVersions returns the group and the versions of ServiceImports, the newest first. The
-// fields that are read are the same.
-func ImportsVersions() [2]schema.GroupVersion {
-	const group = "multicluster.x-k8s.io"
-	return [...]schema.GroupVersion{{Group: group, Version: "v1beta1"}, {Group: group, Version: "v1alpha1"}}
-}
-
-// DNSEndpointsVersion returns the group and version of ExternalDNS's DNSEndpoints.
-func DNSEndpointsVersion() schema.GroupVersion {
-	return schema.GroupVersion{Group: "externaldns.k8s.io", Version: "v1alpha1"}
+// Versions returns the group and the versions in which objects of a kind are read, the newest first. The
+// fields that are read are the same in all.
+func Versions(k cluster.Kind) (versions []schema.GroupVersion) {
+	group, names := "", []string{"v1"}
+	switch k {
+	case cluster.Slices, cluster.ImportSlices:
+		group = "discovery.k8s.io"
+	case cluster.Imports:
+		group, names = "multicluster.x-k8s.io", []string{"v1beta1", "v1alpha1"}
+	case cluster.DNSEndpoints:
+		group, names = "externaldns.k8s.io", []string{"v1alpha1"}
+	case cluster.Gateways, cluster.HTTPRoutes:
+		group, names = GatewayGroup, []string{"v1", "v1beta1"}
+	case cluster.ListenerSets:
+		group = GatewayGroup
+	case cluster.GRPCRoutes:
+		group, names = GatewayGroup, []string{"v1", "v1alpha2"}
+	case cluster.TLSRoutes:
+		group, names = GatewayGroup, []string{"v1", "v1alpha3", "v1alpha2"}
+	case cluster.Ingresses:
+		group = "networking.k8s.io"
+	case cluster.NetworkPolicies:
+		group, names = "policy.networking.k8s.io", []string{"v1beta1", "v1alpha2"}
+	}
+	for _, version := range names {
+		versions = append(versions, schema.GroupVersion{Group: group, Version: version})
+	}
+	return versions
 }
 
 // Labels and annotations of the API.

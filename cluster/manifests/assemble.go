@@ -54,24 +54,9 @@ func (f *folder) assemble() *assembly {
 	}
 
 	for _, l := range a.order {
-		if l.object == nil {
-			continue
-		}
-		switch l.kind {
-		case "Pod":
-			a.put(cluster.Pods, l, l.object)
-		case "ServiceImport":
-			a.put(cluster.Imports, l, l.object)
-		case "ConfigMap":
-			a.put(cluster.ConfigMaps, l, l.object)
-		case "Node":
-			a.put(cluster.Nodes, l, l.object)
-		case "DNSEndpoint":
-			a.put(cluster.DNSEndpoints, l, l.object)
-		default:
-			if kind := publishedKind(l.kind); kind != 0 {
-				a.put(kind, l, l.object)
-			}
+		kind, known := cluster.KindNamed(l.kind)
+		if known && kind > cluster.Slices && l.object != nil { // the others have been added
+			a.put(kind, l, l.object)
 		}
 	}
 	return a

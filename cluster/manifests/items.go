@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"unique"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/seamark/seamark/cluster"
@@ -187,125 +189,132 @@ func clusterScoped(kind string) bool {
 }
 
 // isOurs reports whether an object of the kind is missed if its apiVersion is unknown.
-func (d *decoder) isOurs(kind string) bool {
-	switch kind {
+func (d *decoder) isOurs(name string) bool {
+	switch name {
 	case "Namespace", "Service", "EndpointSlice", "Endpoints", "Pod", "ServiceImport":
 		return d.opts.ConfigMap == "" && !d.opts.Nodes && !d.opts.Records() && d.opts.Published == 0
 	case "DNSEndpoint":
 		return d.opts.DNSEndpoints
 	}
-	return d.opts.Published.Has(publishedKind(kind))
+	kind, known := cluster.KindNamed(name)
+	return known && d.opts.Published.Has(kind)
 }
 
+// ourGroup reports whether objects of a group are decoded.
 func ourGroup(apiVersion string) bool {
 	group, _, ok := strings.Cut(apiVersion, "/")
-	switch group {
-	case api.SlicesVersion().Group, api.ImportsVersions()[0].Group, api.DNSEndpointsVersion().Group, api.GatewayGroup,
-		api.PublishedVersions(cluster.Ingresses)[0].Group, api.PublishedVersions(cluster.NetworkPolicies)[0].Group:
-		return true
+	for kind := cluster.Slices; ok && kind < cluster.Kinds; kind++ {
+		if own := api.Versions(kind)[0].Group; own != "" && own == group {
+			return true
+		}
 	}
 	return !ok
 }
 
 // reader returns the function that decodes objects of a kind, nil if there is none.
-func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) error {
-	if d.opts.ConfigMap != "" || d.opts.Records() {
-		return d.recordReader(apiVersion, kind)
-	}
-	if d.opts.Nodes {
-		if apiVersion == "v1" && kind == "Node" {
-			return d.node
+func (d *decoder) reader(apiVersion, name string) func(json.RawMessage, *item) error {
+	kind, known := cluster.KindNamed(name)
+	switch isVersion := func(v schema.GroupVersion) bool { return v.String() == apiVersion }; {
+	case name == "Endpoints" && apiVersion == "v1" && d.selects(cluster.Slices):
+		if d.opts.NoEndpoints {
+			return ignore
 		}
+		return reading(d, d.endpoints)
+	case !known || !d.selects(kind) || !slices.ContainsFunc(api.Versions(kind), isVersion):
 		return nil
 	}
-
-	if d.opts.Published != 0 {
-		return d.publishedReader(apiVersion, kind)
-	}
-
-	switch apiVersion + " " + kind {
-	case "v1 Namespace":
-		return d.namespace
-	case "v1 Service":
-		return d.service
-	case "v1 Endpoints":
-		return d.endpoints
-	case "v1 Pod":
-		return d.pod
-	case api.SlicesVersion().String() + " EndpointSlice":
-		return d.slice
-	case api.ImportsVersions()[0].String() + " ServiceImport", api.ImportsVersions()[1].String() + " ServiceImport":
-		return d.serviceImport
-	}
-	return nil
+	return d.readerOf(kind)
 }
 
-// recordReader does the same for the objects of which the options select records.
-func (d *decoder) recordReader(apiVersion, kind string) func(json.RawMessage, *item) error {
-	switch apiVersion + " " + kind {
-	case "v1 ConfigMap":
-		if d.opts.ConfigMap != "" || d.opts.ConfigMapLabels != "" {
-			return d.configMap
-		}
-	case api.DNSEndpointsVersion().String() + " DNSEndpoint":
-		if d.opts.DNSEndpoints {
-			return d.dnsEndpoint
-		}
+// selects reports whether objects of a kind are decoded: those that the options select and, since
+// slices are made from them, Pods.
+func (d *decoder) selects(kind cluster.Kind) bool {
+	o := d.opts
+	if o.ConfigMap != "" || o.Nodes || o.Records() || o.Published != 0 {
+		return slices.Contains(o.Kinds(), kind) || o.Published != 0 && kind == cluster.Namespaces
 	}
-	return nil
+	return kind <= cluster.Imports
 }
+
+// readerOf returns the function that decodes objects of a kind that the options select.
+func (d *decoder) readerOf(kind cluster.Kind) func(json.RawMessage, *item) error {
+	switch kind {
+	case cluster.Namespaces:
+		return reading(d, d.namespace)
+	case cluster.Services:
+		return reading(d, d.service)
+	case cluster.Slices:
+		if !d.opts.NoEndpoints {
+			return reading(d, d.slice)
+		}
+	case cluster.Pods:
+		if !d.opts.NoEndpoints || d.opts.Pods {
+			return reading(d, d.pod)
+		}
+	case cluster.Imports:
+		if d.opts.Multicluster {
+			return reading(d, func(it *item, s *api.ServiceImport) { it.object = d.slimmer(it).ServiceImport(s) })
+		}
+
+	case cluster.ConfigMaps:
+		return d.configMap
+	case cluster.Nodes:
+		return reading(d, func(it *item, n *api.Node) {
+			it.key.Namespace = ""
+			it.object = d.slimmer(it).Node(n)
+		})
+	case cluster.DNSEndpoints:
+		return reading(d, func(it *item, e *api.DNSEndpoint) { it.object = d.slimmer(it).DNSEndpoint(e) })
+	default:
+		return d.publishedReader(kind)
+	}
+	return ignore
+}
+
+// ignore leaves an object undecoded, except for its namespace.
+func ignore(json.RawMessage, *item) error { return nil }
 
 func (d *decoder) slimmer(it *item) api.Slimmer {
 	return api.Slimmer{Options: d.opts, Warn: func(msg string, attrs ...any) { d.warn(int(it.line), msg, attrs...) }}
 }
 
-// read decodes an object. It replaces the object's key by the item's, so that the
-// strings are kept once.
-func (d *decoder) read(raw json.RawMessage, it *item, object interface{ Metadata() *api.Meta }) error {
-	if err := json.Unmarshal(raw, object); err != nil {
-		return err
+// reading returns a function that decodes an object and passes it to use. It replaces the object's key
+// by the item's, so that the strings are kept once.
+func reading[T any, P interface {
+	*T
+	Metadata() *api.Meta
+}](d *decoder, use func(*item, P)) func(json.RawMessage, *item) error {
+	return func(raw json.RawMessage, it *item) error {
+		object := P(new(T))
+		if err := json.Unmarshal(raw, object); err != nil {
+			return err
+		}
+		m := object.Metadata()
+		m.Namespace, m.Name = it.key.Namespace, it.key.Name
+		it.wanted = d.scope.objects.Matches(labels.Set(m.Labels))
+		use(it, object)
+		return nil
 	}
-	m := object.Metadata()
-	m.Namespace, m.Name = it.key.Namespace, it.key.Name
-	it.wanted = d.scope.objects.Matches(labels.Set(m.Labels))
-	return nil
 }
 
-func (d *decoder) namespace(raw json.RawMessage, it *item) error {
-	var n api.Namespace
-	if err := d.read(raw, it, &n); err != nil {
-		return err
-	}
+func (d *decoder) namespace(it *item, n *api.Namespace) {
 	it.key.Namespace, n.Namespace = "", ""
 	it.wanted = d.scope.exposes(n.Name, n.Labels)
-	it.object = d.slimmer(it).Namespace(&n)
-	return nil
+	it.object = d.slimmer(it).Namespace(n)
 }
 
-func (d *decoder) service(raw json.RawMessage, it *item) error {
-	var s api.Service
-	if err := d.read(raw, it, &s); err != nil {
-		return err
-	}
+func (d *decoder) service(it *item, s *api.Service) {
 	if s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) > 0 {
 		s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
 	}
-	it.object = d.slimmer(it).Service(&s)
+	it.object = d.slimmer(it).Service(s)
 	if d.opts.Published != 0 {
-		it.object = d.slimmer(it).Frontend(&s)
+		it.object = d.slimmer(it).Frontend(s)
 	}
-	it.needs = newFolderService(&s)
-	return nil
+	it.needs = newFolderService(s)
 }
 
-func (d *decoder) slice(raw json.RawMessage, it *item) error {
-	if d.opts.NoEndpoints {
-		return nil
-	}
-	var s api.EndpointSlice
-	if err := d.read(raw, it, &s); err != nil {
-		return err
-	}
+func (d *decoder) slice(it *item, s *api.EndpointSlice) {
 	if s.Labels[api.LabelImportService] == "" {
 		it.service = api.ShareName(it.key.Name, []byte(s.Labels[api.LabelServiceName]))
 		if it.service == "" {
@@ -313,56 +322,27 @@ func (d *decoder) slice(raw json.RawMessage, it *item) error {
 				"namespace", it.key.Namespace, "name", it.key.Name, "label", api.LabelServiceName)
 		}
 	}
-	if slim := d.slimmer(it).Slice(&s); slim != nil {
+	if slim := d.slimmer(it).Slice(s); slim != nil {
 		it.object = slim
 	}
-	return nil
 }
 
-func (d *decoder) endpoints(raw json.RawMessage, it *item) error {
-	if d.opts.NoEndpoints {
-		return nil
-	}
-	var e endpoints
-	if err := d.read(raw, it, &e); err != nil {
-		return err
-	}
+func (d *decoder) endpoints(it *item, e *endpoints) {
 	it.service = e.Name
-	for _, s := range mirror(&e) {
+	for _, s := range mirror(e) {
 		if slim := d.slimmer(it).Slice(s); slim != nil {
 			it.mirrors = append(it.mirrors, slim)
 		}
 	}
-	return nil
 }
 
-func (d *decoder) pod(raw json.RawMessage, it *item) error {
-	if d.opts.NoEndpoints && !d.opts.Pods {
-		return nil
-	}
-	var p api.Pod
-	if err := d.read(raw, it, &p); err != nil {
-		return err
-	}
-	if slim := d.slimmer(it).Pod(&p); slim != nil {
-		it.pod = newFolderPod(&p, slim.IPs)
+func (d *decoder) pod(it *item, p *api.Pod) {
+	if slim := d.slimmer(it).Pod(p); slim != nil {
+		it.pod = newFolderPod(p, slim.IPs)
 		if d.opts.NodeName == "" || d.opts.NodeName == p.Spec.NodeName {
 			it.object = slim
 		}
 	}
-	return nil
-}
-
-func (d *decoder) serviceImport(raw json.RawMessage, it *item) error {
-	if !d.opts.Multicluster {
-		return nil
-	}
-	var s api.ServiceImport
-	if err := d.read(raw, it, &s); err != nil {
-		return err
-	}
-	it.object = d.slimmer(it).ServiceImport(&s)
-	return nil
 }
 
 // configMap ignores a ConfigMap that the options do not select, except for its namespace.
@@ -371,33 +351,11 @@ func (d *decoder) configMap(raw json.RawMessage, it *item) error {
 		it.kind = ""
 		return nil
 	}
-	var c api.ConfigMap
-	if err := d.read(raw, it, &c); err != nil {
-		return err
-	}
-	if !it.wanted {
-		it.kind = ""
-		return nil
-	}
-	it.object = d.slimmer(it).ConfigMap(&c)
-	return nil
-}
-
-func (d *decoder) dnsEndpoint(raw json.RawMessage, it *item) error {
-	var e api.DNSEndpoint
-	if err := d.read(raw, it, &e); err != nil {
-		return err
-	}
-	it.object = d.slimmer(it).DNSEndpoint(&e)
-	return nil
-}
-
-func (d *decoder) node(raw json.RawMessage, it *item) error {
-	var n api.Node
-	if err := d.read(raw, it, &n); err != nil {
-		return err
-	}
-	it.key.Namespace = ""
-	it.object = d.slimmer(it).Node(&n)
-	return nil
+	return reading(d, func(it *item, c *api.ConfigMap) {
+		if !it.wanted {
+			it.kind = ""
+			return
+		}
+		it.object = d.slimmer(it).ConfigMap(c)
+	})(raw, it)
 }

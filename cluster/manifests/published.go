@@ -8,85 +8,34 @@ import (
 	"github.com/seamark/seamark/cluster/api"
 )
 
-// publishedKind returns the kind of objects that publish hosts, or 0.
-func publishedKind(name string) cluster.Kind {
-	for k := cluster.Gateways; k <= cluster.NetworkPolicies; k++ {
-		if k.ObjectKind() == name {
-			return k
-		}
-	}
-	return 0
-}
-
-// publishedReader returns the function that decodes objects of a kind if the options select objects that
-// publish hosts, nil if there is none.
-func (d *decoder) publishedReader(apiVersion, kind string) func(json.RawMessage, *item) error {
-	switch apiVersion + " " + kind {
-	case "v1 Namespace":
-		return d.namespace
-	case "v1 Service":
-		if !d.opts.PublishesHosts() {
-			return nil
-		}
-		return d.service
-	}
-	k := publishedKind(kind)
-	for _, version := range api.PublishedVersions(k) {
-		if version.String() == apiVersion && d.opts.Published.Has(k) {
-			return func(raw json.RawMessage, it *item) error { return d.published(k, raw, it) }
-		}
-	}
-	return nil
-}
-
-// published decodes an object that publishes hosts. No controller has written the status of a manifest:
-// a Gateway, a ListenerSet and a Route without one count as accepted.
-func (d *decoder) published(kind cluster.Kind, raw json.RawMessage, it *item) error {
-	slimmer := d.slimmer(it)
+// publishedReader returns the function that decodes objects of a kind that publishes hosts. No controller has
+// written the status of a manifest: a Gateway, a ListenerSet and a Route without one count as accepted.
+func (d *decoder) publishedReader(kind cluster.Kind) func(json.RawMessage, *item) error {
 	switch kind {
 	case cluster.Gateways:
-		var g api.Gateway
-		if err := d.read(raw, it, &g); err != nil {
-			return err
-		}
-		slim := slimmer.Gateway(&g)
-		slim.Accepted = slim.Accepted || len(g.Status.Conditions) == 0
-		it.object = slim
-
+		return reading(d, func(it *item, g *api.Gateway) {
+			slim := d.slimmer(it).Gateway(g)
+			slim.Accepted = slim.Accepted || len(g.Status.Conditions) == 0
+			it.object = slim
+		})
 	case cluster.ListenerSets:
-		var l api.ListenerSet
-		if err := d.read(raw, it, &l); err != nil {
-			return err
-		}
-		slim := slimmer.ListenerSet(&l)
-		slim.Accepted = slim.Accepted || len(l.Status.Conditions) == 0
-		it.object = slim
-
+		return reading(d, func(it *item, l *api.ListenerSet) {
+			slim := d.slimmer(it).ListenerSet(l)
+			slim.Accepted = slim.Accepted || len(l.Status.Conditions) == 0
+			it.object = slim
+		})
 	case cluster.NetworkPolicies:
-		var n api.NetworkPolicy
-		if err := d.read(raw, it, &n); err != nil {
-			return err
-		}
-		it.object = slimmer.NetworkPolicy(&n)
-
+		return reading(d, func(it *item, n *api.NetworkPolicy) { it.object = d.slimmer(it).NetworkPolicy(n) })
 	case cluster.Ingresses:
-		var in api.IngressObject
-		if err := d.read(raw, it, &in); err != nil {
-			return err
-		}
-		it.object = slimmer.Ingress(&in)
+		return reading(d, func(it *item, in *api.IngressObject) { it.object = d.slimmer(it).Ingress(in) })
+	}
 
-	default:
-		var r api.Route
-		if err := d.read(raw, it, &r); err != nil {
-			return err
-		}
+	return reading(d, func(it *item, r *api.Route) {
 		if len(r.Status.Parents) == 0 {
 			r.AcceptAll()
 		}
-		it.object = slimmer.Route(kind, &r)
-	}
-	return nil
+		it.object = d.slimmer(it).Route(kind, r)
+	})
 }
 
 // serviceOf returns the Service of an object that is one.

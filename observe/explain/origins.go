@@ -15,18 +15,11 @@ func ReadOrigins(ctx context.Context, read cluster.ReadOrigin, objects []*dns.Ob
 			o.Unknown = "the source of the objects does not run yet"
 			continue
 		}
-		origin, err := read(ctx, kindOf(o.Kind), cluster.Key{Namespace: o.Namespace, Name: o.Name})
+		kind, _ := cluster.KindNamed(o.Kind)
+		origin, err := read(ctx, kind, cluster.Key{Namespace: o.Namespace, Name: o.Name})
 		o.ResourceVersion, o.Created, o.File = origin.ResourceVersion, origin.Created, origin.File
 		if err != nil {
 			o.Unknown = err.Error()
 		}
 	}
-}
-
-// kindOf returns the first kind with that name in the API, which is the one of this cluster.
-func kindOf(name string) (kind cluster.Kind) {
-	for kind < cluster.Kinds-1 && kind.ObjectKind() != name {
-		kind++
-	}
-	return kind
 }
