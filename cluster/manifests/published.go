@@ -25,7 +25,11 @@ func (d *decoder) publishedReader(kind cluster.Kind) func(json.RawMessage, *item
 			it.object = slim
 		})
 	case cluster.NetworkPolicies:
-		return reading(d, func(it *item, n *api.NetworkPolicy) { it.object = d.slimmer(it).NetworkPolicy(n) })
+		return reading(d, func(it *item, n *api.NetworkPolicy) {
+			if slim := d.slimmer(it).NetworkPolicy(n); slim != nil {
+				it.object = slim
+			}
+		})
 	case cluster.Ingresses:
 		return reading(d, func(it *item, in *api.IngressObject) { it.object = d.slimmer(it).Ingress(in) })
 	}
