@@ -2,19 +2,11 @@ package cluster
 
 // A ConfigMapSink is the Sink of a source that watches one ConfigMap.
 type ConfigMapSink struct {
+	Traced
 	// Set receives the data of each state, nil if the ConfigMap does not exist. It
 	// must not block.
 	Set func(data map[string]string)
-	// Origins receives the function of SetOrigins. It may be nil.
-	Origins func(ReadOrigin)
-	key     Key // zero if the ConfigMap does not exist
-}
-
-// SetOrigins implements Traceable.
-func (s *ConfigMapSink) SetOrigins(read ReadOrigin) {
-	if s.Origins != nil {
-		s.Origins(read)
-	}
+	key Key // zero if the ConfigMap does not exist
 }
 
 // Put implements Sink.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,3 +19,17 @@ type Origin struct {
 // It blocks until ctx ends at most. It may be called from several goroutines. With an error
 // the Origin may have a File.
 type ReadOrigin func(ctx context.Context, kind Kind, key Key) (Origin, error)
+
+// A Traced is a Traceable, for a Sink to embed.
+type Traced struct{ read atomic.Pointer[ReadOrigin] }
+
+// SetOrigins implements Traceable.
+func (t *Traced) SetOrigins(read ReadOrigin) { t.read.Store(&read) }
+
+// Origins returns the function that SetOrigins was called with; nil before.
+func (t *Traced) Origins() ReadOrigin {
+	if read := t.read.Load(); read != nil {
+		return *read
+	}
+	return nil
+}

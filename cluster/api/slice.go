@@ -195,7 +195,7 @@ func (s Slimmer) readSlice(raw []byte, o *Decoded, room *[]byte) error {
 				}
 			})
 		case 4:
-			kind = family(m.Bytes())
+			kind = m.StringOf(AddressIPv4, AddressIPv6)
 		}
 	}
 
@@ -224,17 +224,6 @@ func (s Slimmer) readSlice(raw []byte, o *Decoded, room *[]byte) error {
 func ShareName(name string, text []byte) string {
 	if len(text) <= len(name) && name[:len(text)] == string(text) {
 		return name[:len(text)]
-	}
-	return string(text)
-}
-
-// family returns an address type as a string, without an allocation for known types.
-func family(text []byte) string {
-	switch string(text) {
-	case AddressIPv4:
-		return AddressIPv4
-	case AddressIPv6:
-		return AddressIPv6
 	}
 	return string(text)
 }

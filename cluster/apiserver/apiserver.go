@@ -8,8 +8,8 @@
 // list go to the sink in groups (listing.go), the events after it one by one (store.go), and the
 // lists of several namespaces become one (merge.go). Every ten minutes a feed compares the versions
 // of its objects with the API server's (compare.go). Metadata of single objects are requested when an
-// answer is explained (origin.go), and whole objects when the sink asks for them (reread.go). Problems are logged when they begin, at growing intervals, and
-// when they end (reporter.go). A Recorder writes Events about objects (events.go).
+// answer is explained, and whole objects when the sink asks for them (origin.go). Problems are logged when
+// they begin, at growing intervals, and when they end (reporter.go). A Recorder writes Events about objects (events.go).
 package apiserver
 
 import (
@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
 	"github.com/seamark/seamark/cluster"
@@ -61,10 +62,12 @@ func runFeeds(
 	merger := newMerger(sink, m, namespaces)
 	resources := api.Slimmer{Options: o, Warn: warnOnce(m.Log)}.Resources()
 	if t, ok := sink.(cluster.Traceable); ok {
-		t.SetOrigins(newOrigins(client, resources).read)
+		rate := flowcontrol.NewTokenBucketPassiveRateLimiter(originRate, originBurst)
+		t.SetOrigins(client.readOrigin(resources, rate))
 	}
 	if r, ok := sink.(cluster.Rereader); ok {
-		r.SetReader(newRereads(client, resources).read)
+		rate := flowcontrol.NewTokenBucketRateLimiter(rereadRate, rereadBurst)
+		r.SetReader(client.readObject(resources, rate))
 	}
 
 	for _, r := range resources {

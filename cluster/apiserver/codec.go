@@ -108,7 +108,8 @@ func protobufEvent(frame []byte, e *metav1.WatchEvent) error {
 	for m.Next() {
 		switch m.Number {
 		case 1:
-			e.Type = eventType(m.Bytes())
+			e.Type = m.StringOf(string(watch.Added), string(watch.Modified), string(watch.Deleted),
+				string(watch.Bookmark), string(watch.Error))
 		case 2:
 			for object := m.Embedded(); m.NextIn(&object); {
 				if object.Number == 1 {
@@ -118,17 +119,6 @@ func protobufEvent(frame []byte, e *metav1.WatchEvent) error {
 		}
 	}
 	return m.Err
-}
-
-// eventType returns text as a string, without an allocation for known types.
-func eventType(text []byte) string {
-	types := [...]watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, watch.Error}
-	for _, known := range types {
-		if string(text) == string(known) {
-			return string(known)
-		}
-	}
-	return string(text)
 }
 
 // A codec decodes a resource's objects and lists, and the API server's errors.
@@ -217,9 +207,9 @@ func (c *codec) envelope(data []byte) (meta metav1.TypeMeta, raw []byte, err err
 			for t := m.Embedded(); m.NextIn(&t); {
 				switch t.Number {
 				case 1:
-					meta.APIVersion = known(t.Bytes(), c.Version)
+					meta.APIVersion = t.StringOf(c.Version)
 				case 2:
-					meta.Kind = known(t.Bytes(), c.Kind)
+					meta.Kind = t.StringOf(c.Kind)
 				}
 			}
 		case 2:
@@ -227,14 +217,6 @@ func (c *codec) envelope(data []byte) (meta metav1.TypeMeta, raw []byte, err err
 		}
 	}
 	return meta, raw, m.Err
-}
-
-// known returns text as a string, without an allocation if it is the expected one.
-func known(text []byte, expected string) string {
-	if string(text) == expected {
-		return expected
-	}
-	return string(text)
 }
 
 func (c *codec) protobufList(raw []byte, list *objectList) error {

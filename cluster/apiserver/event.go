@@ -51,6 +51,10 @@ func (r *Recorder) event(e *pendingEvent) ([]byte, error) {
 
 	message := shorten(e.message, maxEventMessage)
 	at := e.at.UTC().Format(time.RFC3339)
+	resource, err := resourceOf(r.resources, e.kind)
+	if err != nil {
+		return nil, err
+	}
 
 	return json.Marshal(struct {
 		APIVersion         string          `json:"apiVersion"`
@@ -69,7 +73,7 @@ func (r *Recorder) event(e *pendingEvent) ([]byte, error) {
 		APIVersion: "v1", Kind: "Event",
 		Metadata: metadata{eventNamespace(e.key), eventName(e.key.Name, e.origin.UID, e.reason, message)},
 		InvolvedObject: objectReference{
-			APIVersion: cmp.Or(e.version, r.resource(e.kind).Version), Kind: e.kind.ObjectKind(),
+			APIVersion: cmp.Or(e.version, resource.Version), Kind: e.kind.ObjectKind(),
 			Namespace: e.key.Namespace, Name: e.key.Name,
 			UID: e.origin.UID, ResourceVersion: e.origin.ResourceVersion,
 		},

@@ -52,12 +52,12 @@ type Recorder struct {
 	pending []*pendingEvent // in the order in which they became pending; one for each object
 
 	// The fields below belong to the task.
-	client    *client
-	resources []api.Resource
-	origins   *origins
-	rate      flowcontrol.RateLimiter
-	logged    map[string]time.Time // by message
-	forbidden map[string]time.Time // by namespace: no attempt before that time
+	client     *client
+	resources  []api.Resource
+	readOrigin cluster.ReadOrigin
+	rate       flowcontrol.RateLimiter
+	logged     map[string]time.Time // by message
+	forbidden  map[string]time.Time // by namespace: no attempt before that time
 }
 
 // A pendingEvent waits to be written.
@@ -98,7 +98,7 @@ func NewRecorder(
 	}
 	r.client = newClient(o, silent, dial)
 	r.resources = api.Slimmer{Options: o, Warn: func(string, ...any) {}}.Resources()
-	r.origins = &origins{r.client, r.resources, flowcontrol.NewFakeAlwaysRateLimiter()}
+	r.readOrigin = r.client.readOrigin(r.resources, flowcontrol.NewFakeAlwaysRateLimiter())
 	r.task = follow.Go(r.run)
 	return r
 }
@@ -157,13 +157,11 @@ func (r *Recorder) run(ctx context.Context) {
 		}
 
 		r.client.closeIdle()
-		timer := time.NewTimer(wait)
 		select {
 		case <-r.changed:
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 
@@ -244,7 +242,7 @@ func (r *Recorder) problem(msg string, attrs ...any) {
 func (r *Recorder) write(ctx context.Context, e *pendingEvent) error {
 	if e.origin == (cluster.Origin{}) {
 		err := r.request(ctx, func(ctx context.Context) (err error) {
-			e.origin, err = r.origins.read(ctx, e.kind, e.key)
+			e.origin, err = r.readOrigin(ctx, e.kind, e.key)
 			return err
 		})
 		if err != nil {
@@ -274,10 +272,4 @@ func (r *Recorder) request(ctx context.Context, send func(context.Context) error
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	return send(ctx)
-}
-
-// resource returns the resource of a kind that the options select.
-func (r *Recorder) resource(kind cluster.Kind) api.Resource {
-	i := slices.IndexFunc(r.resources, func(r api.Resource) bool { return slices.Contains(r.Kinds, kind) })
-	return r.resources[i]
 }

@@ -15,49 +15,61 @@ import (
 	"github.com/seamark/seamark/sys/redact"
 )
 
-// The requests for origins: each is for one object, and a person or a program may explain
-// names as fast as it can.
 const (
+	// The requests for origins: each is for one object, and a person or a program may explain
+	// names as fast as it can.
 	originRate  = 5 // requests a second
 	originBurst = 20
+	// The requests for objects that the sink has not kept. The owners of objects cause them.
+	rereadRate  = 10 // requests a second
+	rereadBurst = 50
 )
 
 // errGone is the error for an object that was deleted meanwhile.
 var errGone = errors.New("the API server does not have the object any more")
 
-// origins reads the metadata of single objects.
-type origins struct {
-	client    *client
-	resources []api.Resource
-	rate      flowcontrol.PassiveRateLimiter
-}
+// readOrigin returns a function that reads the metadata of single objects.
+func (c *client) readOrigin(resources []api.Resource, rate flowcontrol.PassiveRateLimiter) cluster.ReadOrigin {
+	return func(ctx context.Context, kind cluster.Kind, key cluster.Key) (origin cluster.Origin, err error) {
+		resource, err := resourceOf(resources, kind)
+		if err != nil {
+			return origin, err
+		}
+		if !rate.TryAccept() {
+			return origin, fmt.Errorf("more than %d requests a second: try again", originRate)
+		}
 
-func newOrigins(c *client, resources []api.Resource) *origins {
-	return &origins{c, resources, flowcontrol.NewTokenBucketPassiveRateLimiter(originRate, originBurst)}
-}
-
-// read implements cluster.ReadOrigin.
-func (s *origins) read(ctx context.Context, kind cluster.Kind, key cluster.Key) (origin cluster.Origin, err error) {
-	resource, err := resourceOf(s.resources, kind)
-	if err != nil {
+		found := false
+		r := resource.Origins(func(name string, o cluster.Origin) {
+			if name == key.Name {
+				origin, found = o, true
+			}
+		})
+		err = c.listOne(ctx, r, key, &objectList{put: func(*api.Decoded) {}})
+		if err == nil && !found {
+			err = errGone
+		}
 		return origin, err
 	}
-	if !s.rate.TryAccept() {
-		return origin, fmt.Errorf("more than %d requests a second: try again", originRate)
-	}
+}
 
-	found := false
-	r := resource.Origins(func(name string, o cluster.Origin) {
-		if name == key.Name {
-			origin, found = o, true
+// readObject returns a function that reads single objects. It waits for its turn among other requests.
+func (c *client) readObject(resources []api.Resource, rate flowcontrol.RateLimiter) cluster.ReadObject {
+	return func(ctx context.Context, kind cluster.Kind, key cluster.Key) (object cluster.Object, err error) {
+		r, err := resourceOf(resources, kind)
+		if err != nil {
+			return nil, err
 		}
-	})
-
-	err = s.client.listOne(ctx, r, key, &objectList{put: func(*api.Decoded) {}})
-	if err == nil && !found {
-		err = errGone
+		if err := rate.Wait(ctx); err != nil {
+			return nil, err
+		}
+		err = c.listOne(ctx, r, key, &objectList{put: func(o *api.Decoded) {
+			if o.Slim != nil && o.Slim.Key() == key {
+				object = o.Slim
+			}
+		}})
+		return object, err
 	}
-	return origin, err
 }
 
 // resourceOf returns the resource that has objects of a kind.

@@ -42,22 +42,11 @@ func (p Permission) CanI() string {
 // Allowed reports whether a user has the permission. An empty user is the one of the
 // session.
 func (s *Session) Allowed(ctx context.Context, user string, p Permission) (bool, error) {
-	kind, resource := "SelfSubjectAccessReview", "selfsubjectaccessreviews"
-	if user != "" {
-		kind, resource = "SubjectAccessReview", "subjectaccessreviews"
+	kind := "SubjectAccessReview"
+	if user == "" {
+		kind = "SelfSubjectAccessReview"
 	}
-	type spec struct {
-		User       string     `json:"user,omitempty"`
-		Attributes Permission `json:"resourceAttributes"`
-	}
-	review := struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Spec       spec   `json:"spec"`
-	}{"authorization.k8s.io/v1", kind, spec{user, p}}
-	var reply struct{ Status struct{ Allowed bool } }
-	err := s.create(ctx, "/apis/authorization.k8s.io/v1/"+resource, kind, review, &reply)
-	return reply.Status.Allowed, err
+	return s.review(ctx, kind, reviewSpec{User: user, Resource: &p})
 }
 
 // rule returns the rule of a Role or ClusterRole that grants verbs on a resource, as a line of its

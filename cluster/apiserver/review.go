@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 )
 
 // A User is the user that a token belongs to, as the API server knows it.
@@ -57,32 +58,38 @@ func (s *Session) Authenticate(ctx context.Context, token, audience string) (use
 // SubjectAccessReview. It needs the permission to create
 // subjectaccessreviews.authorization.k8s.io.
 func (s *Session) AllowedURL(ctx context.Context, user User, verb, path string) (bool, error) {
-	type attributes struct {
-		Path string `json:"path"`
-		Verb string `json:"verb"`
-	}
-	var r struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Spec       struct {
-			User       string              `json:"user"`
-			UID        string              `json:"uid,omitempty"`
-			Groups     []string            `json:"groups,omitempty"`
-			Extra      map[string][]string `json:"extra,omitempty"`
-			Attributes attributes          `json:"nonResourceAttributes"`
-		} `json:"spec"`
-	}
-	r.APIVersion, r.Kind = "authorization.k8s.io/v1", "SubjectAccessReview"
-	r.Spec.User, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = user.Name, user.UID, user.Groups, user.Extra
-	r.Spec.Attributes = attributes{path, verb}
+	return s.review(ctx, "SubjectAccessReview", reviewSpec{
+		User: user.Name, UID: user.UID, Groups: user.Groups, Extra: user.Extra, URL: &urlAttributes{path, verb},
+	})
+}
 
+// A reviewSpec is what a review of access is about: a user, and a resource or a path.
+type reviewSpec struct {
+	User     string              `json:"user,omitempty"`
+	UID      string              `json:"uid,omitempty"`
+	Groups   []string            `json:"groups,omitempty"`
+	Extra    map[string][]string `json:"extra,omitempty"`
+	Resource *Permission         `json:"resourceAttributes,omitempty"`
+	URL      *urlAttributes      `json:"nonResourceAttributes,omitempty"`
+}
+
+type urlAttributes struct {
+	Path string `json:"path"`
+	Verb string `json:"verb"`
+}
+
+// review reports whether access is allowed: a review of a kind.
+func (s *Session) review(ctx context.Context, kind string, spec reviewSpec) (bool, error) {
+	review := struct {
+		APIVersion string     `json:"apiVersion"`
+		Kind       string     `json:"kind"`
+		Spec       reviewSpec `json:"spec"`
+	}{"authorization.k8s.io/v1", kind, spec}
 	var reply struct {
 		Status struct{ Allowed, Denied bool }
 	}
-	if err := s.create(ctx, "/apis/authorization.k8s.io/v1/subjectaccessreviews", r.Kind, r, &reply); err != nil {
-		return false, err
-	}
-	return reply.Status.Allowed && !reply.Status.Denied, nil
+	err := s.create(ctx, "/apis/authorization.k8s.io/v1/"+strings.ToLower(kind)+"s", kind, review, &reply)
+	return err == nil && reply.Status.Allowed && !reply.Status.Denied, err
 }
 
 // create sends a review, and reads the reply.

@@ -56,7 +56,8 @@ func (x *source) explainMissing(name wire.Name) []dns.Cause {
 		}
 	})
 	slices.Sort(texts)
-	for _, text := range slices.Compact(texts)[:min(mostIgnored, len(slices.Compact(texts)))] {
+	texts = slices.Compact(texts)
+	for _, text := range texts[:min(mostIgnored, len(texts))] {
 		causes = append(causes, dns.Cause{Text: text})
 	}
 	return causes
@@ -68,9 +69,7 @@ func (h *Handler) ReadObjects(ctx context.Context, all []*dns.Object) { h.source
 func (x *source) readObjects(ctx context.Context, all []*dns.Object) {
 	var read cluster.ReadOrigin
 	if x != nil {
-		if p := x.origins.Load(); p != nil {
-			read = *p
-		}
+		read = x.Origins()
 	}
 	explain.ReadOrigins(ctx, read, all)
 }

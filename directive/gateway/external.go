@@ -37,7 +37,7 @@ func (x *External) Repetition() dns.Repetition {
 func (x *External) AuthoritativeZones() []wire.Name { return x.zones }
 
 // Ready reports whether the objects have been read once.
-func (x *External) Ready() bool { return x.source == nil || x.source.isSynced() }
+func (x *External) Ready() bool { return x.source == nil || x.source.synced.Happened() }
 
 // find returns the zone that answers a query, nil if there is none.
 func (x *External) find(q *dns.Query) *liveZone {
@@ -178,14 +178,14 @@ func (x *source) Resume() {
 }
 
 // update has the zones have what is published.
-func (x *liveZones) update(p published, services map[cluster.Key]*cluster.Frontend) {
+func (x *liveZones) update(p published, all state) {
 	for _, z := range x.all {
-		x.updateZone(z, x.recordsOf(z.origin, p, services))
+		x.updateZone(z, x.recordsOf(z.origin, p, all))
 	}
 }
 
 // recordsOf returns the records of a zone without the SOA record.
-func (x *liveZones) recordsOf(origin wire.Name, p published, services map[cluster.Key]*cluster.Frontend) map[record]struct{} {
+func (x *liveZones) recordsOf(origin wire.Name, p published, objects state) map[record]struct{} {
 	all := map[record]struct{}{}
 	addresses := func(owner wire.Name, addrs []netip.Addr) {
 		for _, addr := range addrs {
@@ -198,7 +198,7 @@ func (x *liveZones) recordsOf(origin wire.Name, p published, services map[cluste
 		owner := origin.Join(s.labels)
 		servers[owner] = true
 		all[record{origin, wire.TypeNS, string(owner)}] = struct{}{}
-		addresses(owner, x.addrsOf(s, i, services))
+		addresses(owner, x.addrsOf(s, i, objects))
 	}
 
 	for h, s := range p.hosts {
@@ -226,8 +226,8 @@ func (x *liveZones) zoneOf(name wire.Name) (longest wire.Name) {
 
 // addrsOf returns the addresses of a name server: the given ones, or the addresses of a Service's load
 // balancer. The first name server has the addresses that this server listens on if there are neither.
-func (x *liveZones) addrsOf(s nameServer, i int, services map[cluster.Key]*cluster.Frontend) []netip.Addr {
-	if f := services[s.service]; len(s.addrs) == 0 && f != nil && f.Balancer != nil {
+func (x *liveZones) addrsOf(s nameServer, i int, all state) []netip.Addr {
+	if f := get[*cluster.Frontend](all, cluster.Services, s.service); len(s.addrs) == 0 && f != nil && f.Balancer != nil {
 		return f.Balancer.IPs
 	}
 	if len(s.addrs) == 0 && i == 0 {

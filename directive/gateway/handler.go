@@ -83,7 +83,7 @@ func (h *Handler) unknown(q *dns.Query, length int) dns.Verdict {
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error { return q.ResumeTarget(ctx) }
 
 // Ready reports whether the objects have been read once.
-func (h *Handler) Ready() bool { return h.source == nil || h.source.isSynced() }
+func (h *Handler) Ready() bool { return h.source == nil || h.source.synced.Happened() }
 
 // ListedZones implements inventory.Partial.
 func (h *Handler) ListedZones() []wire.Name { return h.zones }

@@ -14,7 +14,7 @@ import (
 // which the objects have arrived.
 type publisher struct {
 	*settings
-	*state
+	state
 	frontends *frontends
 	parents   map[parent]*attachable
 	selectors map[string]func(*cluster.Labels) bool
@@ -59,9 +59,9 @@ type listener struct {
 }
 
 // publish returns the hosts of a state.
-func (s *settings) publish(all *state, ignored func(id objects.ID, h host, why string)) published {
+func (s *settings) publish(all state, ignored func(id objects.ID, h host, why string)) published {
 	p := &publisher{
-		settings: s, state: all, frontends: newFrontends(all.services), parents: map[parent]*attachable{},
+		settings: s, state: all, frontends: newFrontends(all), parents: map[parent]*attachable{},
 		selectors: map[string]func(*cluster.Labels) bool{}, usage: map[string]int{}, ignored: ignored,
 		published: published{map[host]*slot{}, map[objects.ID]string{}},
 	}
@@ -88,20 +88,22 @@ func (p *publisher) ignore(id objects.ID, h host, why string) {
 
 // units returns the objects that name hosts, the oldest first.
 func (p *publisher) units() (units []*unit) {
-	for _, g := range p.state.gateways {
+	for g := range each[*cluster.Gateway](p.state, cluster.Gateways) {
 		if u := p.gateway(g); u != nil && p.names.Has(cluster.Gateways) {
 			units = append(units, u)
 		}
 	}
-	for _, set := range p.sets {
+	for set := range each[*cluster.ListenerSet](p.state, cluster.ListenerSets) {
 		if u := p.listenerSet(set); u != nil {
 			units = append(units, u)
 		}
 	}
-	for id, r := range p.routes {
-		units = append(units, p.route(id, r))
+	for _, kind := range []cluster.Kind{cluster.HTTPRoutes, cluster.GRPCRoutes, cluster.TLSRoutes} {
+		for r := range each[*cluster.Route](p.state, kind) {
+			units = append(units, p.route(r))
+		}
 	}
-	for _, in := range p.ingresses {
+	for in := range each[*cluster.Ingress](p.state, cluster.Ingresses) {
 		units = append(units, p.ingress(in))
 	}
 	slices.SortFunc(units, older)
@@ -126,7 +128,7 @@ func (p *publisher) serves(g *cluster.Gateway) bool {
 // listenerSet returns the hosts of the listeners of a ListenerSet, nil for one that its Gateway does not have. The
 // status of the ListenerSet is no proof: a Gateway allows namespaces itself.
 func (p *publisher) listenerSet(set *cluster.ListenerSet) *unit {
-	g := p.state.gateways[set.Gateway]
+	g := get[*cluster.Gateway](p.state, cluster.Gateways, set.Gateway)
 	if g == nil || !p.serves(g) || !set.Accepted {
 		return nil
 	}
@@ -170,14 +172,14 @@ func portsOf(listeners []cluster.Listener) (ports []int32) {
 }
 
 // route returns the hosts of a Route at the listeners to which it is attached.
-func (p *publisher) route(id objects.ID, r *cluster.Route) *unit {
-	u := &unit{ID: id, created: r.Created}
+func (p *publisher) route(r *cluster.Route) *unit {
+	u := &unit{ID: objects.ID{Kind: r.Kind, Key: r.Key()}, created: r.Created}
 	hosts := make([]host, 0, len(r.Hosts))
 	for _, text := range r.Hosts {
 		if h, err := parseHost(text); err == nil {
 			hosts = append(hosts, h)
 		} else {
-			p.fault(id, h, "hostnames: %q: %v", text, err)
+			p.fault(u.ID, h, "hostnames: %q: %v", text, err)
 		}
 	}
 	if len(r.Hosts) == 0 {
@@ -244,7 +246,7 @@ func (p *publisher) selects(text, namespace string) bool {
 		selector = func(l *cluster.Labels) bool { return err == nil && parsed.Matches(l) }
 		p.selectors[text] = selector
 	}
-	n := p.namespaces[namespace]
+	n := get[*cluster.Namespace](p.state, cluster.Namespaces, cluster.Key{Name: namespace})
 	return n != nil && selector(n.Labels)
 }
 

@@ -2,9 +2,9 @@ package gateway
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/cluster"
@@ -22,12 +22,12 @@ import (
 // goroutine publishes changes.
 type source struct {
 	*settings
-	table   table
-	zones   *liveZones // with the option external; nil without it
-	report  *objects.Report
-	board   *health.Board
-	claim   *memory.Claim
-	origins atomic.Pointer[cluster.ReadOrigin]
+	cluster.Traced
+	table  table
+	zones  *liveZones // with the option external; nil without it
+	report *objects.Report
+	board  *health.Board
+	claim  *memory.Claim
 
 	task       *follow.Task
 	changed    follow.Signal
@@ -51,7 +51,7 @@ func (s *settings) newSource(b *config.Block) *source {
 	x := &source{
 		settings: s, report: objects.NewReport("gateway", "hosts", b), board: b.Health(),
 		claim: b.Memory.Claim(memory.Files), changed: follow.NewSignal(), synced: follow.NewEvent(),
-		state: newState(), listed: map[cluster.Kind]bool{},
+		state: state{}, listed: map[cluster.Kind]bool{},
 	}
 	if s.external {
 		x.zones = s.newZones(b)
@@ -65,17 +65,12 @@ func (s *settings) newSource(b *config.Block) *source {
 	return x
 }
 
-// startTimeout is how long a reload waits for the objects.
-const startTimeout = 5 * time.Second
-
 // start starts the watch. A reload waits for the objects, and fails without them; the first start does not
 // wait.
 func (x *source) start(start *config.Start, b *config.Block) error {
 	x.report.SetRecorder(sources.NewRecorder(x.api, b.Log, b.Metrics, b.Dial))
 	x.run(b)
-	return start.Await(x, x.synced, startTimeout, func() error {
-		return x.use.Errorf("waiting for the objects: no complete list from the API server within %v", startTimeout)
-	})
+	return objects.Await(start, x, x.synced, x.use, "objects")
 }
 
 func (x *source) run(b *config.Block) {
@@ -100,31 +95,24 @@ func (x *source) Stop() {
 	}
 }
 
-// SetOrigins implements cluster.Traceable.
-func (x *source) SetOrigins(read cluster.ReadOrigin) { x.origins.Store(&read) }
-
 // Put implements cluster.Sink.
-func (x *source) Put(_ cluster.Kind, all ...cluster.Object) {
+func (x *source) Put(kind cluster.Kind, all ...cluster.Object) {
 	x.change(func() {
 		for _, o := range all {
-			x.state.put(o)
+			x.state.put(kind, o)
 		}
 	})
 }
 
 // Delete implements cluster.Sink.
 func (x *source) Delete(kind cluster.Kind, key cluster.Key) {
-	x.change(func() { x.state.delete(kind, key) })
+	x.change(func() { delete(x.state[kind], key) })
 }
 
 // Listed implements cluster.Sink.
 func (x *source) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	x.change(func() {
-		x.state.keys(kind, func(key cluster.Key) {
-			if !has(key) {
-				x.state.delete(kind, key)
-			}
-		})
+		maps.DeleteFunc(x.state[kind], func(key cluster.Key, _ cluster.Object) bool { return !has(key) })
 		x.listed[kind] = true
 	})
 }
@@ -141,12 +129,12 @@ func (x *source) change(apply func()) {
 func (x *source) Missing(kind cluster.Kind, has func(cluster.Key) bool) (missing, all int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.state.keys(kind, func(key cluster.Key) {
-		if all++; !has(key) {
+	for key := range x.state[kind] {
+		if !has(key) {
 			missing++
 		}
-	})
-	return missing, all
+	}
+	return missing, len(x.state[kind])
 }
 
 // share is how many times as long as it has worked the publisher rests, so that writers of objects that
@@ -184,17 +172,17 @@ func (x *source) publishNow() bool {
 		return false
 	}
 	x.dirty = false
-	now := x.publish(&x.state, nil)
+	now := x.publish(x.state, nil)
 	x.hosts = len(now.hosts)
 	if x.zones != nil {
-		x.zones.update(now, x.state.services)
+		x.zones.update(now, x.state)
 	} else {
 		x.table.update(now, x.ttl)
 	}
 	x.claim.Set(int64(hostBytes * len(now.hosts)))
 	x.report.Set(now.faults)
 	x.told = now.faults
-	if !x.isSynced() {
+	if !x.synced.Happened() {
 		close(x.synced)
 		x.log.Info("gateway: Read the objects", "count", x.hosts, "invalid", len(now.faults))
 	}
@@ -203,9 +191,6 @@ func (x *source) publishNow() bool {
 
 // hostBytes is about the memory of a host.
 const hostBytes = 400
-
-// isSynced reports whether the objects have been read and published once.
-func (x *source) isSynced() bool { return x.synced.Happened() }
 
 func (x *source) count() int {
 	x.mu.Lock()
@@ -217,7 +202,7 @@ func (x *source) count() int {
 func (x *source) explain(f func(id objects.ID, h host, why string)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.publish(&x.state, f)
+	x.publish(x.state, f)
 }
 
 // faults returns what is wrong with each object.

@@ -19,7 +19,7 @@ type target struct {
 
 // frontends finds the Services that receive the traffic of Gateways and Ingresses.
 type frontends struct {
-	all       map[cluster.Key]*cluster.Frontend
+	all       state
 	byGateway map[cluster.Key][]*cluster.Frontend
 	byIP      map[netip.Addr][]*cluster.Frontend // by their ClusterIPs
 	byAddr    map[netip.Addr][]*cluster.Frontend // by addresses of load balancers
@@ -27,12 +27,12 @@ type frontends struct {
 }
 
 // newFrontends indexes Services. Those without a ClusterIP are left out.
-func newFrontends(all map[cluster.Key]*cluster.Frontend) *frontends {
+func newFrontends(all state) *frontends {
 	x := &frontends{
 		all, map[cluster.Key][]*cluster.Frontend{}, map[netip.Addr][]*cluster.Frontend{},
 		map[netip.Addr][]*cluster.Frontend{}, map[string][]*cluster.Frontend{},
 	}
-	for key, f := range all {
+	for f := range each[*cluster.Frontend](all, cluster.Services) {
 		for _, addr := range f.ClusterIPs {
 			x.byIP[addr] = append(x.byIP[addr], f)
 		}
@@ -40,7 +40,7 @@ func newFrontends(all map[cluster.Key]*cluster.Frontend) *frontends {
 			continue
 		}
 		if f.Gateway != "" {
-			gateway := cluster.Key{Namespace: key.Namespace, Name: f.Gateway}
+			gateway := cluster.Key{Namespace: f.Namespace, Name: f.Gateway}
 			x.byGateway[gateway] = append(x.byGateway[gateway], f)
 		}
 		if f.Balancer == nil {
@@ -96,7 +96,7 @@ func (x *frontends) ofAddress(text string, ports []int32) *cluster.Frontend {
 
 // withAddress returns a Service if it exists and has a ClusterIP, or nil.
 func (x *frontends) withAddress(key cluster.Key) *cluster.Frontend {
-	if f := x.all[key]; f != nil && len(f.ClusterIPs) > 0 {
+	if f := get[*cluster.Frontend](x.all, cluster.Services, key); f != nil && len(f.ClusterIPs) > 0 {
 		return f
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
@@ -15,24 +14,22 @@ import (
 // A configMap has the data of one ConfigMap. It keeps the last state while the API
 // server is unavailable.
 type configMap struct {
+	*follow.Task
+	sink cluster.ConfigMapSink
+
 	mu          sync.Mutex
 	data        map[string]string
 	listed      bool
 	subscribers []follow.Signal
-	origins     atomic.Pointer[cluster.ReadOrigin] // nil before the source runs
-	task        *follow.Task
 }
 
 // watchMap watches the ConfigMap in the options until Stop.
 func watchMap(o cluster.Options, b *config.Block) *configMap {
 	m := new(configMap)
-	sink := &cluster.ConfigMapSink{Set: m.set, Origins: func(read cluster.ReadOrigin) { m.origins.Store(&read) }}
-	m.task = follow.Go(func(ctx context.Context) { sources.Run(ctx, o, sink, b.Log, b.Metrics, b.Health(), b.Dial) })
+	m.sink.Set = m.set
+	m.Task = follow.Go(func(ctx context.Context) { sources.Run(ctx, o, &m.sink, b.Log, b.Metrics, b.Health(), b.Dial) })
 	return m
 }
-
-// Stop stops the watch.
-func (m *configMap) Stop() { m.task.Stop() }
 
 // set sets the data and notifies the subscribers.
 func (m *configMap) set(data map[string]string) {

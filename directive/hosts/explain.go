@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/internal/hostsfile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -140,23 +142,9 @@ func (h *Handler) lines(match func(netip.Addr, []byte) bool) (causes []dns.Cause
 // ReadObjects implements explain.ObjectReader.
 func (h *Handler) ReadObjects(ctx context.Context, objects []*dns.Object) {
 	for _, o := range objects {
-		for _, m := range h.table.maps {
-			if m.name != o.Namespace+"/"+o.Name {
-				continue
-			}
-
-			read := m.origins.Load()
-			if read == nil {
-				o.Unknown = "the source of the object does not run yet"
-				break
-			}
-
-			origin, err := (*read)(ctx, cluster.ConfigMaps, cluster.Key{Namespace: o.Namespace, Name: o.Name})
-			o.ResourceVersion, o.Created, o.File = origin.ResourceVersion, origin.Created, origin.File
-			if err != nil {
-				o.Unknown = err.Error()
-			}
-			break
+		named := func(m mapKey) bool { return m.name == o.Namespace+"/"+o.Name }
+		if i := slices.IndexFunc(h.table.maps, named); i >= 0 {
+			explain.ReadOrigins(ctx, h.table.maps[i].sink.Origins(), []*dns.Object{o})
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"math"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,9 +29,7 @@ func newCounts(reg *metrics.Registry) *counts {
 func (c *counts) add(t *table) (drop func()) {
 	return c.registry.SharedGauge("coredns_hosts_entries",
 		"Number of addresses of names and names of addresses in a hosts directive, with those of the Corefile.",
-		func(a, b float64) float64 { return max(a, b) },
-		func() float64 { return float64(t.index.Load().entries) },
-		"hostsfile", strings.Join(t.paths, " "))
+		math.Max, func() float64 { return float64(t.index.Load().entries) }, "hostsfile", strings.Join(t.paths, " "))
 }
 
 // update records that a table has loaded its lines.

@@ -16,11 +16,11 @@ import (
 // addresses. They are read at first, and in the background when a query finds that
 // they may have changed. A nil *networks has none.
 type networks struct {
+	*follow.Task
 	read    func() ([]netip.Prefix, error) // returns the interfaces' addresses and prefix lengths
 	log     *slog.Logger
 	current atomic.Pointer[reading]
 	stale   follow.Signal
-	task    *follow.Task
 }
 
 // A reading holds the networks of one moment.
@@ -41,12 +41,9 @@ const (
 func watchNetworks(read func() ([]netip.Prefix, error), log *slog.Logger) *networks {
 	n := &networks{read: read, log: log, stale: follow.NewSignal()}
 	n.refresh()
-	n.task = follow.Go(n.run)
+	n.Task = follow.Go(n.run)
 	return n
 }
-
-// Stop stops following changes.
-func (n *networks) Stop() { n.task.Stop() }
 
 func (n *networks) run(ctx context.Context) {
 	for {

@@ -245,7 +245,7 @@ func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*t
 
 	// A change of anything that the table depends on makes a new one.
 	key := tableKey{
-		paths: strings.Join(p.paths, "\n"), domain: p.domain, zones: join(p.zones),
+		paths: strings.Join(p.paths, "\n"), domain: p.domain, zones: fmt.Sprint(p.zones),
 		reload: p.reload, reverse: p.reverse,
 	}
 	from := p.source
@@ -290,13 +290,4 @@ func (t *table) unlisted() string {
 		}
 	}
 	return strings.Join(names, ", ")
-}
-
-// join returns the zones as one key.
-func join(zones []wire.Name) string {
-	var b strings.Builder
-	for _, z := range zones {
-		b.WriteString(string(z))
-	}
-	return b.String()
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
@@ -101,7 +100,7 @@ func (n *namespaces) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	defer n.mu.Unlock()
 	n.remove(kind, slices.DeleteFunc(n.keys(kind), has)...)
 	n.listed[kind] = true
-	if len(n.listed) == len(n.api.Kinds()) && !n.isSynced() {
+	if len(n.listed) == len(n.api.Kinds()) && !n.synced.Happened() {
 		close(n.synced)
 	}
 }
@@ -128,9 +127,6 @@ func (n *namespaces) Missing(kind cluster.Kind, has func(cluster.Key) bool) (mis
 	}
 	return missing, all
 }
-
-// isSynced reports whether the Namespaces have been listed once.
-func (n *namespaces) isSynced() bool { return n.synced.Happened() }
 
 // run has the objects watched until Stop is called.
 func (n *namespaces) run(b *config.Block) {
@@ -163,9 +159,6 @@ func newNamespaces(b *config.Block, api cluster.Options, selectors []*cluster.Se
 	return n
 }
 
-// startTimeout is how long a reload waits for the Namespaces.
-const startTimeout = 5 * time.Second
-
 // startNamespaces has the Namespaces watched if groups or ClusterNetworkPolicies select by their labels, where
 // the first directive kubernetes has its objects from.
 func (p *Policy) startNamespaces(b *config.Block, d corefile.Directive) {
@@ -190,9 +183,7 @@ func (p *Policy) startNamespaces(b *config.Block, d corefile.Directive) {
 				n.report.SetRecorder(sources.NewRecorder(api, b.Log, b.Metrics, b.Dial))
 			}
 			n.run(b)
-			return n, start.Await(n, n.synced, startTimeout, func() error {
-				return d.Errorf("waiting for the namespaces: no complete list from the API server within %v", startTimeout)
-			})
+			return n, objects.Await(start, n, n.synced, d, "namespaces")
 		})
 		if err == nil { // before the first query, and before WaitUntilReady asks
 			p.groups.namespaces.Store(kept)
@@ -204,5 +195,5 @@ func (p *Policy) startNamespaces(b *config.Block, d corefile.Directive) {
 // Ready reports whether the Namespaces and the objects have been read that decide about queries.
 func (p *Policy) Ready() bool {
 	n, lines := p.groups.namespaces.Load(), p.objects.Load()
-	return (n == nil || n.isSynced()) && (lines == nil || lines.IsSynced())
+	return (n == nil || n.synced.Happened()) && (lines == nil || lines.IsSynced())
 }

@@ -114,6 +114,17 @@ func (m *Message) NextIn(embedded *Message) bool {
 // String returns a copy of the field's text.
 func (m *Message) String() string { return string(m.Bytes()) }
 
+// StringOf returns the field's text, without an allocation if it is one of the known ones.
+func (m *Message) StringOf(known ...string) string {
+	text := m.Bytes()
+	for _, word := range known {
+		if string(text) == word {
+			return word
+		}
+	}
+	return string(text)
+}
+
 // Varint returns a numeric field.
 func (m *Message) Varint() uint64 {
 	if m.Type != protowire.VarintType {

@@ -8,7 +8,6 @@ package expression
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -46,13 +45,8 @@ type Names struct {
 // Reserved reports whether name is a function, a keyword or a literal of the language, which a variable
 // cannot hide.
 func Reserved(name string) bool {
-	if _, ok := builtin.Index[name]; ok || name == "incidr" {
+	if _, ok := builtin.Index[name]; ok || isFunction(name) {
 		return true
-	}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[environment]()) {
-		if f.Tag.Get("expr") == name {
-			return true
-		}
 	}
 
 	tree, err := parser.Parse(name)

@@ -89,27 +89,22 @@ func quote(word string) string {
 // form and lower case. The first label may be *. If the name is invalid, wrong is the
 // reason.
 func AppendName(buf []byte, text string) (name []byte, wrong string) {
-	text = strings.TrimSuffix(text, ".")
-	for at := 0; ; {
-		end := strings.IndexByte(text[at:], '.')
-		last := end < 0
-		if last {
-			end = len(text) - at
-		}
-
-		label := text[at : at+end]
+	name = buf
+	label, rest, more := "", strings.TrimSuffix(text, "."), true
+	for more {
+		label, rest, more = strings.Cut(rest, ".")
 		switch {
 		case label == "":
 			return nil, "is not a name: a label is empty"
 		case len(label) > wire.MaxLabel:
 			return nil, fmt.Sprintf("is not a name: a label has more than %d bytes", wire.MaxLabel)
-		case len(buf)+len(label)+2 > wire.MaxName: // with its length, and the root
+		case len(name)+len(label)+2 > wire.MaxName: // with its length, and the root
 			return nil, fmt.Sprintf("is not a name: more than %d bytes", wire.MaxName)
-		case strings.IndexByte(label, '*') >= 0 && (at > 0 || label != "*"):
+		case strings.IndexByte(label, '*') >= 0 && (len(name) > len(buf) || label != "*"):
 			return nil, "is not a name: * can only be the whole first label"
 		}
 
-		buf = append(buf, byte(len(label)))
+		name = append(name, byte(len(label)))
 		for i := range len(label) {
 			c := label[i]
 			if c <= ' ' || c == '\\' || c == 0x7F {
@@ -118,14 +113,10 @@ func AppendName(buf []byte, text string) (name []byte, wrong string) {
 			if 'A' <= c && c <= 'Z' {
 				c += 'a' - 'A'
 			}
-			buf = append(buf, c)
+			name = append(name, c)
 		}
-		if last {
-			return append(buf, 0), ""
-		}
-
-		at += end + 1
 	}
+	return append(name, 0), ""
 }
 
 // simple reports whether a name in wire form has one label, which is not *.

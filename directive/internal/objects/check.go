@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,13 +47,12 @@ func (s Settings) Check(ctx context.Context, at cluster.Options, table, own Tabl
 // AwaitList waits until synced is closed, and returns why the objects of a check cannot be read; nil if they
 // have been. board has the conditions of their source.
 func AwaitList(ctx context.Context, synced <-chan struct{}, board *health.Board) error {
-	timeout := time.NewTimer(checkTimeout)
-	defer timeout.Stop()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
 	select {
 	case <-synced:
 		return nil
 	case <-ctx.Done():
-	case <-timeout.C:
 	}
 	err := fmt.Errorf("the objects cannot be read: no complete list within %v", checkTimeout)
 	for _, c := range board.Conditions() {
@@ -67,8 +65,7 @@ func AwaitList(ctx context.Context, synced <-chan struct{}, board *health.Board)
 func (x *Objects) Errors() (errs []error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	byKey := func(a, b *Object) int { return cmp.Compare(a.key(), b.key()) }
-	for _, o := range slices.SortedFunc(maps.Keys(x.faults.all), byKey) {
+	for _, o := range slices.SortedFunc(maps.Keys(x.faults.all), (*Object).compareKey) {
 		errs = append(errs, x.settings.Use.Errorf("%s: %s", o, x.faults.all[o].told))
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(x.faults.crowded)) {

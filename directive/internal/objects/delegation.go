@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/wire"
@@ -35,7 +36,7 @@ const (
 // add adds the option "delegate NAMESPACE ZONES...".
 func (d *Delegations) add(o corefile.Directive, within []wire.Name) error {
 	namespace := o.Args[0].Text
-	if namespace != everyone && !isNamespace(namespace) {
+	if namespace != everyone && !cluster.IsNamespaceName(namespace) {
 		return o.Args[0].Errorf(o.Path, "want the name of a namespace, or *, got %q", namespace)
 	}
 	for _, word := range o.Args[1:] {
@@ -99,13 +100,6 @@ func (d *Delegations) addZones(o corefile.Directive, word corefile.Token, namesp
 		one.namespaces = append(one.namespaces, namespace)
 	}
 	return nil
-}
-
-// isNamespace reports whether text can be the name of a namespace, a label of RFC 1123.
-func isNamespace(text string) bool {
-	inner := func(c rune) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' }
-	return 0 < len(text) && len(text) <= wire.MaxLabel && text[0] != '-' && text[len(text)-1] != '-' &&
-		!strings.ContainsFunc(text, func(c rune) bool { return !inner(c) })
 }
 
 // namespaces returns the namespaces that have zones of their own, sorted, or all if every

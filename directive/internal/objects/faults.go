@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/wire"
 )
@@ -25,6 +26,21 @@ type faults struct {
 
 	window time.Time      // in which lines were logged
 	logged map[string]int // lines in the window, by namespace
+}
+
+func newFaults(directive, noun string, b *config.Block) faults {
+	return faults{
+		directive: directive, noun: noun,
+		log: b.Log, board: b.Health(), all: map[*Object]fault{}, crowded: map[string]bool{},
+	}
+}
+
+// close ends the condition and the Events.
+func (f *faults) close() {
+	if f.recorder != nil {
+		f.recorder.Close()
+	}
+	f.board.Forget(f)
 }
 
 // A fault has what is wrong with the content of an object, and what is told: that, or that others

@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -26,7 +25,7 @@ func (x *Objects) replace(o *Object, packed string) {
 		}
 	}
 	delete(affected, o) // the caller reports it
-	for _, other := range slices.SortedFunc(maps.Keys(affected), func(a, b *Object) int { return cmp.Compare(a.key(), b.key()) }) {
+	for _, other := range slices.SortedFunc(maps.Keys(affected), (*Object).compareKey) {
 		x.report(other, x.faults.contentOf(other))
 	}
 }
@@ -37,7 +36,7 @@ func (x *Objects) take(owner wire.Name, e *Entry, affected map[*Object]bool) {
 	switch {
 	case own == nil || own.From == e.From:
 		x.table.Set(owner, e)
-	case e.From.before(own.From):
+	case e.From.compareAge(own.From) < 0:
 		x.table.Set(owner, e)
 		x.dropRival(owner, e.From)
 		x.addRival(owner, own)
@@ -54,17 +53,11 @@ func (x *Objects) leave(owner wire.Name, o *Object, affected map[*Object]bool) {
 		x.dropRival(owner, o)
 		return
 	}
-	oldest := -1
-	for i, r := range x.rivals[owner] {
-		if oldest < 0 || r.From.before(x.rivals[owner][oldest].From) {
-			oldest = i
-		}
-	}
-	if oldest < 0 {
+	if len(x.rivals[owner]) == 0 {
 		x.table.Delete(owner)
 		return
 	}
-	heir := x.rivals[owner][oldest].Entry
+	heir := slices.MinFunc(x.rivals[owner], func(a, b *Entry) int { return a.From.compareAge(b.From) })
 	x.table.Set(owner, heir)
 	x.dropRival(owner, heir.From)
 	affected[heir.From] = true
@@ -85,11 +78,11 @@ func (x *Objects) affect(owner wire.Name, affected map[*Object]bool) {
 
 func (x *Objects) addRival(owner wire.Name, e *Entry) {
 	x.dropRival(owner, e.From)
-	x.rivals[owner] = append(x.rivals[owner], rival{e})
+	x.rivals[owner] = append(x.rivals[owner], e)
 }
 
 func (x *Objects) dropRival(owner wire.Name, o *Object) {
-	left := slices.DeleteFunc(x.rivals[owner], func(r rival) bool { return r.From == o })
+	left := slices.DeleteFunc(x.rivals[owner], func(r *Entry) bool { return r.From == o })
 	if len(left) == 0 {
 		delete(x.rivals, owner)
 		return

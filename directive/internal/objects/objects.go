@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -24,13 +25,13 @@ import (
 // the turn of its namespace (turns.go), is read, and takes the names that no older object has. One
 // goroutine applies changes to the Table, from which queries read.
 type Objects struct {
+	cluster.Traced
 	settings   Settings
 	table      Table
 	kinds      []cluster.Kind
 	log        *slog.Logger
 	board      *health.Board
 	claim      *memory.Claim
-	origins    atomic.Pointer[cluster.ReadOrigin]
 	task       *follow.Task
 	changed    follow.Signal // something waits for its turn
 	reader     atomic.Pointer[cluster.ReadObject]
@@ -41,9 +42,9 @@ type Objects struct {
 	mu       sync.Mutex
 	turns    turns
 	listed   map[cluster.Kind]bool
-	rivals   map[wire.Name][]rival // of names that an older object has
-	spaces   map[string]*space     // by namespace; none is empty
-	wanted   map[*Object]time.Time // that have to be read again, from a time on
+	rivals   map[wire.Name][]*Entry // of names that an older object has
+	spaces   map[string]*space      // by namespace; none is empty
+	wanted   map[*Object]time.Time  // that have to be read again, from a time on
 	faults   faults
 	corefile corefiles
 	bytes    int64 // about what the content uses
@@ -135,9 +136,6 @@ func newObject(key string, created int64) *Object {
 func (o *Object) key() string    { return o.text[:o.keySize] }
 func (o *Object) packed() string { return o.text[o.keySize:] }
 
-// A rival has what an object says of a name for the time when no older object has it.
-type rival struct{ *Entry }
-
 // objectKey returns a key of an object of any kind.
 func objectKey(kind cluster.Kind, key cluster.Key) string {
 	return string(rune('0'+kind)) + key.Namespace + "/" + key.Name
@@ -147,44 +145,26 @@ func objectKey(kind cluster.Kind, key cluster.Key) string {
 func (o *Object) Kind() cluster.Kind { return cluster.Kind(o.text[0] - '0') }
 
 // Key returns the namespace and the name.
-func (o *Object) Key() cluster.Key { return splitKey(o.key()) }
-
-func splitKey(key string) cluster.Key {
-	for i := range key {
-		if key[i] == '/' {
-			return cluster.Key{Namespace: key[1:i], Name: key[i+1:]}
-		}
-	}
-	return cluster.Key{}
+func (o *Object) Key() cluster.Key {
+	namespace, name, _ := strings.Cut(o.key()[1:], "/")
+	return cluster.Key{Namespace: namespace, Name: name}
 }
 
 // String returns the kind and the key, as in "ConfigMap shop/names".
 func (o *Object) String() string { return o.Kind().ObjectKind() + " " + o.Key().String() }
 
-// before reports whether o has a name that both have. The older one has it, and of two that are
-// made in one second the first by its namespace, name and kind.
-func (o *Object) before(p *Object) bool {
-	switch a, b := o.Key(), p.Key(); {
-	case o.created != p.created:
-		return o.created < p.created
-	case a != b:
-		return a.Compare(b) < 0
+// compareAge orders objects by which has a name that they all have. The oldest has it, and of those that
+// are made in one second the first by its namespace, name and kind.
+func (o *Object) compareAge(p *Object) int {
+	if o.created != p.created {
+		return cmp.Compare(o.created, p.created)
 	}
-	return o.Kind() < p.Kind()
+	return cmp.Or(o.Key().Compare(p.Key()), cmp.Compare(o.Kind(), p.Kind()))
 }
+
+func (o *Object) compareKey(p *Object) int { return cmp.Compare(o.key(), p.key()) }
 
 var _ cluster.Comparer = (*Objects)(nil)
-
-// Origins returns the function that SetOrigins has set, nil before.
-func (x *Objects) Origins() cluster.ReadOrigin {
-	if read := x.origins.Load(); read != nil {
-		return *read
-	}
-	return nil
-}
-
-// SetOrigins implements cluster.Traceable.
-func (x *Objects) SetOrigins(read cluster.ReadOrigin) { x.origins.Store(&read) }
 
 // add has a change wait for its turn. An object for which there is no memory is read again later.
 func (x *Objects) add(key, namespace string, o cluster.Object) {

@@ -28,12 +28,7 @@ func (id ID) String() string { return id.Kind.ObjectKind() + " " + id.Key.String
 
 // NewReport returns a Report for a directive whose objects have nouns, such as hosts.
 func NewReport(directive, noun string, b *config.Block) *Report {
-	return &Report{
-		faults: faults{
-			directive: directive, noun: noun, log: b.Log, board: b.Health(), all: map[*Object]fault{}, crowded: map[string]bool{},
-		},
-		known: map[string]*Object{},
-	}
+	return &Report{faults: newFaults(directive, noun, b), known: map[string]*Object{}}
 }
 
 // SetRecorder has Events about objects with errors written.
@@ -83,8 +78,5 @@ func (r *Report) Text() string {
 func (r *Report) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.faults.recorder != nil {
-		r.faults.recorder.Close()
-	}
-	r.faults.board.Forget(&r.faults)
+	r.faults.close()
 }

@@ -69,7 +69,7 @@ func (x *Objects) nextWanted(now time.Time) (next *Object, wait time.Duration) {
 		switch {
 		case due.After(now):
 			wait = min(wait, due.Sub(now))
-		case next == nil || o.before(next):
+		case next == nil || o.compareAge(next) < 0:
 			next = o
 		}
 	}
@@ -78,11 +78,9 @@ func (x *Objects) nextWanted(now time.Time) (next *Object, wait time.Duration) {
 
 // await waits for a signal, a time or the end of ctx.
 func await(ctx context.Context, signal <-chan struct{}, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-signal:
-	case <-timer.C:
+	case <-time.After(wait):
 	}
 }

@@ -84,7 +84,7 @@ func (x *Objects) identify(key, namespace string, created int64) *Object {
 	if len(s.all) >= considered*x.settings.Most {
 		x.faults.full(namespace)
 		youngest := s.all[len(s.all)-1]
-		if youngest.before(o) {
+		if youngest.compareAge(o) < 0 {
 			return nil
 		}
 		x.remove(youngest)
@@ -127,15 +127,7 @@ func (x *Objects) known() iter.Seq[*Object] {
 
 // index returns the place of an object among those of its namespace.
 func (s *space) index(o *Object) int {
-	i, _ := slices.BinarySearchFunc(s.all, o, func(p, o *Object) int {
-		switch {
-		case p == o:
-			return 0
-		case p.before(o):
-			return -1
-		}
-		return 1
-	})
+	i, _ := slices.BinarySearchFunc(s.all, o, (*Object).compareAge)
 	return i
 }
 
@@ -145,7 +137,7 @@ func (x *Objects) ignores(c *change) bool {
 	if s == nil || len(s.all) < considered*x.settings.Most {
 		return false
 	}
-	return s.all[len(s.all)-1].before(newObject(c.key, createdAt(c.object)))
+	return s.all[len(s.all)-1].compareAge(newObject(c.key, createdAt(c.object))) < 0
 }
 
 // admit finds which objects of a namespace fit. o, which may be nil, has the content packed if it does.

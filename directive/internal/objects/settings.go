@@ -88,9 +88,6 @@ func (s *Settings) Key() Key {
 	return Key{s.Directive, s.API, s.rules.Text(), s.Most}
 }
 
-// startTimeout is how long a reload waits for the objects.
-const startTimeout = 5 * time.Second
-
 // Start starts the watch. A reload waits for the objects, and fails without them; the first start does
 // not wait. r, which has x, is stopped after an error.
 func (x *Objects) Start(start *config.Start, b *config.Block, r config.Stopper) error {
@@ -102,8 +99,15 @@ func (x *Objects) Start(start *config.Start, b *config.Block, r config.Stopper) 
 		}
 	}
 	x.run(b)
-	return start.Await(r, x.synced, startTimeout, func() error {
-		return x.settings.Use.Errorf("waiting for the objects: no complete list from the API server within %v", startTimeout)
+	return Await(start, r, x.synced, x.settings.Use, "objects")
+}
+
+// Await has a reload wait until what r reads of a cluster is synced, and fail without it. The first start does not
+// wait. After an error r is stopped.
+func Await(start *config.Start, r config.Stopper, synced follow.Event, use corefile.Directive, what string) error {
+	const timeout = 5 * time.Second
+	return start.Await(r, synced, timeout, func() error {
+		return use.Errorf("waiting for the %s: no complete list from the API server within %v", what, timeout)
 	})
 }
 
@@ -123,13 +127,10 @@ func New(s Settings, table Table, b *config.Block) *Objects {
 	x := &Objects{
 		settings: s, table: table, kinds: s.API.Kinds(),
 		log: b.Log, board: b.Health(), claim: b.Memory.Claim(memory.Files),
-		listed: map[cluster.Kind]bool{}, rivals: map[wire.Name][]rival{},
+		listed: map[cluster.Kind]bool{}, rivals: map[wire.Name][]*Entry{},
 		spaces: map[string]*space{}, wanted: map[*Object]time.Time{},
 		changed: follow.NewSignal(), reread: follow.NewSignal(), synced: follow.NewEvent(),
-	}
-	x.faults = faults{
-		directive: s.Directive, noun: s.Noun,
-		log: b.Log, board: b.Health(), all: map[*Object]fault{}, crowded: map[string]bool{},
+		faults: newFaults(s.Directive, s.Noun, b),
 	}
 	gauge := func(name, help string, count func() int) {
 		x.unregister = append(x.unregister, b.Metrics.SharedGauge("seamark_"+s.Directive+"_"+name, help, metrics.Sum, x.locked(count)))
@@ -143,10 +144,7 @@ func New(s Settings, table Table, b *config.Block) *Objects {
 // Stop ends the watch.
 func (x *Objects) Stop() {
 	x.task.Stop()
-	if x.faults.recorder != nil {
-		x.faults.recorder.Close()
-	}
-	x.board.Forget(&x.faults)
+	x.faults.close()
 	x.claim.Release()
 	for _, unregister := range x.unregister {
 		unregister()

@@ -28,6 +28,7 @@ import (
 // An Index holds the names of a cluster. It is independent of zones: names in it end with their
 // namespace.
 type Index struct {
+	cluster.Traced
 	settings Settings
 	log      *slog.Logger
 
@@ -49,8 +50,6 @@ type Index struct {
 	serial       atomic.Uint32 // sum of the hashes of all entries and pods in exposed namespaces
 	importSerial atomic.Uint32
 	objects      [cluster.Kinds]atomic.Int64 // the number of objects in the index
-
-	origins atomic.Pointer[cluster.ReadOrigin] // nil before the source runs
 
 	mu             sync.Mutex // held by the writer, which alone uses the following fields
 	portSets       portSets

@@ -4,8 +4,6 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-
-	"github.com/seamark/seamark/cluster"
 )
 
 // Lock stops the changes of the index until Unlock, so that several reads are of one moment.
@@ -70,14 +68,3 @@ func (ix *Index) Claims() *ReverseIndex { return &ix.claims }
 
 // ExternalReverse returns the index of the addresses that k8s_external answers for.
 func (ix *Index) ExternalReverse() *ReverseIndex { return &ix.externalReverse }
-
-// SetOrigins implements [cluster.Traceable].
-func (ix *Index) SetOrigins(read cluster.ReadOrigin) { ix.origins.Store(&read) }
-
-// Origins returns the function that reads where an object is from; nil before the source runs.
-func (ix *Index) Origins() cluster.ReadOrigin {
-	if read := ix.origins.Load(); read != nil {
-		return *read
-	}
-	return nil
-}
