@@ -42,11 +42,6 @@ type pattern struct {
 	stopped bool
 }
 
-type errorsKey struct {
-	plan   *config.Start
-	errors *Errors
-}
-
 // SetupErrors sets up the errors directive.
 func SetupErrors(b *config.Block, uses []corefile.Directive) error {
 	e, d := &Errors{log: b.Log, json: b.JSONLog}, uses[0]
@@ -62,7 +57,7 @@ func SetupErrors(b *config.Block, uses []corefile.Directive) error {
 		if e.out, err = standardOutput(s, b); err != nil {
 			return err
 		}
-		_, err = config.Keep(s, errorsKey{s, e}, func() (*Errors, error) { return e, nil })
+		_, err = config.Keep(s, e, func() (*Errors, error) { return e, nil })
 		return err
 	})
 	return err

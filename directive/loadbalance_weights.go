@@ -29,7 +29,7 @@ type weightsFile struct {
 
 	text []byte // the text of current
 	log  *slog.Logger
-	task *follow.Task
+	follow.Task
 }
 
 // weights maps owner names and addresses to weights.
@@ -49,13 +49,10 @@ func keepWeights(s *config.Start, b *config.Block, file string, period time.Dura
 		if err := w.read(); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may appear
 			return nil, err
 		}
-		w.task = follow.Go(func(ctx context.Context) { w.follow(ctx, period) })
+		w.Go(func(ctx context.Context) { w.follow(ctx, period) })
 		return w, nil
 	})
 }
-
-// Stop ends the checks.
-func (w *weightsFile) Stop() { w.task.Stop() }
 
 func (w *weightsFile) follow(ctx context.Context, period time.Duration) {
 	if period == 0 {

@@ -49,11 +49,6 @@ const (
 	loopRecheckInterval = time.Minute      // between probes of an excluded upstream
 )
 
-type loopKey struct {
-	plan *config.Start
-	loop *Loop
-}
-
 // SetupLoop sets up the loop directive.
 func SetupLoop(b *config.Block, uses []corefile.Directive) error {
 	l := &Loop{zones: b.Zones, log: b.Log, metrics: b.Metrics, names: map[wire.Name]chan<- *dns.Chain{}}
@@ -64,7 +59,7 @@ func SetupLoop(b *config.Block, uses []corefile.Directive) error {
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error {
-		_, err := config.Keep(s, loopKey{s, l}, func() (*Loop, error) { return l, nil })
+		_, err := config.Keep(s, l, func() (*Loop, error) { return l, nil })
 		return err
 	})
 	b.OnSwap(func() {
@@ -136,9 +131,6 @@ func (l *Loop) watch(ctx context.Context, f forwarder) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			for _, cancel := range probed {
-				cancel()
-			}
 			return
 		}
 	}
@@ -168,14 +160,11 @@ func (l *Loop) probe(ctx context.Context, f forwarder, to string) {
 			return
 		}
 
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case at := <-p.back: // after Probe had given up
-			timer.Stop()
 			p.exclude(at)
 		case <-ctx.Done():
-			timer.Stop()
 			p.include()
 			return
 		}

@@ -36,7 +36,7 @@ func TestClaimConflictsReported(t *testing.T) {
 		var log bytes.Buffer
 		var reg metrics.Registry
 		r := watchedCluster{Index: ix}
-		r.task = follow.Go(func(ctx context.Context) {
+		r.Task = follow.Go(func(ctx context.Context) {
 			r.watchClaims(ctx, slog.New(slog.NewTextHandler(&log, nil)), &reg, "cluster.local.")
 		})
 		synctest.Wait()

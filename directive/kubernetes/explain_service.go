@@ -121,10 +121,9 @@ func (e *explanation) addresses() string {
 
 // countEndpoints returns the number of endpoints that answers include, and of all.
 func countEndpoints(e *index.Entry) (served, all int) {
-	var ep cluster.Endpoint
 	for _, p := range e.Slices() {
-		for rest := p.Endpoints(); rest != "" && !rest.HasNames(); all++ {
-			if rest = rest.Next(&ep); e.IsServed(&ep) {
+		for ep := range p.Endpoints().All() {
+			if all++; e.IsServed(&ep) {
 				served++
 			}
 		}

@@ -14,8 +14,10 @@ import (
 )
 
 // nodeLocations are the zones and regions of a cluster's Nodes. They are the
-// [cluster.Sink] of a source of Nodes only: kubernetes is ready without them.
+// [cluster.Sink] of a source of Nodes only: kubernetes is ready without them. They survive
+// reloads that do not change their options.
 type nodeLocations struct {
+	follow.Task
 	synced chan struct{} // closed after the first list
 	first  atomic.Pointer[string]
 
@@ -113,29 +115,17 @@ func (l *nodeLocations) publish() {
 	l.first.Store(&labels)
 }
 
-// A nodeWatch is a watch of Nodes. It survives reloads that do not change its options.
-type nodeWatch struct {
-	*nodeLocations
-	*follow.Task
-}
-
-type nodeWatchKey struct{ cluster.Options }
+type nodeLocationsKey struct{ cluster.Options }
 
 // start watches the Nodes of kubernetes' cluster. It keeps the watch of the old plan if
 // there is one. A reload waits startup_timeout for the Nodes, and continues without them.
-func (f *Federation) start(s *config.Start, b *config.Block) error {
+func (f *Federation) start(s *config.Start, b *config.Block) (err error) {
 	o := f.kubernetes.options
 	opts := o.nodesOf()
-	w, err := config.Keep(s, nodeWatchKey{opts}, func() (*nodeWatch, error) {
-		w := &nodeWatch{nodeLocations: newNodeLocations()}
-		w.Task = follow.Go(func(ctx context.Context) {
-			sources.Run(ctx, opts, w.nodeLocations, b.Log, b.Metrics, b.Health(), b.Dial)
-		})
-		return w, s.Await(w, w.synced, o.startupTimeout, func() error { return nil })
+	f.nodes, err = config.Keep(s, nodeLocationsKey{opts}, func() (*nodeLocations, error) {
+		l := newNodeLocations()
+		l.Go(func(ctx context.Context) { sources.Run(ctx, opts, l, b.Log, b.Metrics, b.Health(), b.Dial) })
+		return l, s.Await(l, l.synced, o.startupTimeout, func() error { return nil })
 	})
-	if err != nil {
-		return err
-	}
-	f.nodes = w.nodeLocations
-	return nil
+	return err
 }

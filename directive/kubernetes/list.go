@@ -38,15 +38,9 @@ func (h *Handler) ZoneRecords(origin wire.Name) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		g := newGenerator(h, z)
 		h.index.Lock()
-		if g.zone.reverse {
-			view := g.newReverseView()
-			h.index.Unlock()
-			defer view.close()
-			view.records(yield)
-			return
-		}
-		records := g.newView()
+		records, end := g.newView()
 		h.index.Unlock()
+		defer end()
 		records(yield)
 	}
 }

@@ -18,15 +18,8 @@ func (v *liveVersion) Records(yield func([]byte) bool) {
 	l.index.Lock()
 	changed := l.newVersions()
 	soa, apex := v.zone.current.Load().soa, v.zone.apex
-	var rest iter.Seq[[]byte]
-	if g.zone.reverse {
-		view := g.newReverseView()
-		defer view.close()
-		rest = view.records
-	} else {
-		rest = g.newView()
-	}
-
+	rest, end := g.newView()
+	defer end()
 	l.index.Unlock()
 	l.notify(changed)
 	if !yield(soa) {
@@ -42,9 +35,13 @@ func (v *liveVersion) Records(yield func([]byte) bool) {
 	rest(yield)
 }
 
-// newView returns an iterator over the present records below svc and pod. The caller holds the
-// lock of the index until it returns.
-func (g *generator) newView() iter.Seq[[]byte] {
+// newView returns an iterator over the present records below the zone's name. The caller holds the
+// lock of the index until it returns, and calls end without it.
+func (g *generator) newView() (records iter.Seq[[]byte], end func()) {
+	if g.zone.reverse {
+		v := g.newReverseView()
+		return v.records, v.close
+	}
 	entries := slices.Collect(g.index.VisibleEntries(g.view))
 
 	var pods []string
@@ -67,7 +64,7 @@ func (g *generator) newView() iter.Seq[[]byte] {
 				return
 			}
 		}
-	}
+	}, func() {}
 }
 
 // A reverseView is the state of the reverse indexes at a moment: their leaves are immutable,

@@ -78,7 +78,7 @@ func (s *serviceLookup) writeSRV(n int, sel *index.Selection) {
 		var room [1 + index.HashDigits]byte
 		for ip := range s.entry.ClusterIPs() {
 			if sel.MatchesClusterIP(ip) {
-				s.writeOneSRV(n, 0, s.appendLabel(room[:0], cluster.Endpoint{Addr: ip}))
+				s.writeSRVTo(n, 0, s.appendLabel(room[:0], cluster.Endpoint{Addr: ip}), s.target())
 			}
 		}
 		return
@@ -111,7 +111,7 @@ func (s *serviceLookup) writePorts(n int, ports []uint16, labels []byte) {
 		if len(s.q.Answer.Buf) > s.q.SizeLimit() {
 			return
 		}
-		s.writeOneSRV(n, port, labels)
+		s.writeSRVTo(n, port, labels, s.target())
 	}
 }
 
@@ -173,14 +173,8 @@ func (s *serviceLookup) fits(ports *index.PortSet, ep cluster.Endpoint) bool {
 	return len(index.AppendDotted(s.appendLabel(nil, ep), ports.Cluster))+name <= wire.MaxName
 }
 
-// writeOneSRV writes one of n SRV records. The target is the Service's name with labels
-// in front, which is not compressed (RFC 2782).
-func (s *serviceLookup) writeOneSRV(n int, port uint16, labels []byte) {
-	s.writeSRVTo(n, port, labels, s.target())
-}
-
-// writeSRVTo is writeSRV for one record, whose target is labels and name. Priority and
-// weight are CoreDNS's, with weights that add up to 100, or kube-dns's.
+// writeSRVTo writes one of n SRV records, whose target is labels and name, not compressed
+// (RFC 2782). Priority and weight are CoreDNS's, with weights that add up to 100, or kube-dns's.
 func (s *serviceLookup) writeSRVTo(n int, port uint16, labels, name []byte) {
 	a := &s.q.Answer
 	priority, weight := 0, max(1, 100/n)

@@ -30,7 +30,7 @@ type watchedCluster struct {
 	*index.Index
 	snapshotOf string // the options that a snapshot of the index has to be of
 	stateName  string
-	task       *follow.Task
+	*follow.Task
 }
 
 // stateName returns the name of the state of an index. Two versions of the server must agree
@@ -52,9 +52,6 @@ func (w *watchedCluster) SaveState(to io.Writer) error {
 	}
 	return snapshot.Write(to, snapshot.Header{Written: time.Now(), Options: w.stateName}, w.Objects())
 }
-
-// Stop ends the watch.
-func (w *watchedCluster) Stop() { w.task.Stop() }
 
 // start watches the cluster. It keeps the watch of the old plan if there is one. A reload
 // waits for the objects and fails without them; a first start serves at once, from the
@@ -91,12 +88,12 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		}
 
 		r.ObserveLatency(b.Metrics)
-		r.task = follow.Go(func(ctx context.Context) {
+		r.Task = follow.Go(func(ctx context.Context) {
 			sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Health(), b.Dial)
 		})
-		r.task.Go(func(ctx context.Context) { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
-		r.task.Go(func(ctx context.Context) { r.watchClaims(ctx, b.Log, b.Metrics, h.zoneNames()) })
-		r.task.Go(func(ctx context.Context) { r.exportState(ctx, b.Metrics, h.zoneNames(), o.Kinds()) })
+		r.Task.Go(func(ctx context.Context) { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
+		r.Task.Go(func(ctx context.Context) { r.watchClaims(ctx, b.Log, b.Metrics, h.zoneNames()) })
+		r.Task.Go(func(ctx context.Context) { r.exportState(ctx, b.Metrics, h.zoneNames(), o.Kinds()) })
 		return r, s.Await(r, r.SyncedChannel(), o.startupTimeout, func() error {
 			return d.Errorf("waiting for objects: no list of %s within %v (startup_timeout)", r.Unlisted(),
 				o.startupTimeout)

@@ -20,7 +20,7 @@ func TestExportState(t *testing.T) {
 		kinds := []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods}
 		w := watchedCluster{Index: index.New(index.Settings{}, kinds, chaintest.QuietLog())}
 		var reg metrics.Registry
-		w.task = follow.Go(func(ctx context.Context) { w.exportState(ctx, &reg, "z.", kinds) })
+		w.Task = follow.Go(func(ctx context.Context) { w.exportState(ctx, &reg, "z.", kinds) })
 		synctest.Wait()
 		check := func(want ...string) {
 			t.Helper()

@@ -45,17 +45,9 @@ func (h *Handler) WriteTree(w io.Writer) error {
 // they are collected.
 func visibleEntries(ix *index.Index) []*index.Entry {
 	ix.Lock()
-	all := make([]*index.Entry, 0, ix.Count(cluster.Services))
-	for _, e := range ix.Entries(false) {
-		if e.Visible() {
-			all = append(all, e)
-		}
-	}
+	all := slices.Collect(ix.VisibleEntries(index.ServiceView))
 	ix.Unlock()
-	slices.SortFunc(all, func(a, b *index.Entry) int {
-		x, y := a.Key.ObjectKey(), b.Key.ObjectKey()
-		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
-	})
+	slices.SortFunc(all, func(a, b *index.Entry) int { return a.Key.ObjectKey().Compare(b.Key.ObjectKey()) })
 	return all
 }
 
@@ -146,8 +138,7 @@ func (t *tree) writeNamespace(n *zoneNode, all []*index.Entry) error {
 			return err // the writer has failed
 		}
 		if !e.ExternalName {
-			t.writeKey(e.Key.ObjectKey().Name)
-			t.writeService(n.services, e)
+			t.writeMember(e.Key.ObjectKey().Name, t.newServiceNode(n.services, e))
 		}
 	}
 	t.closeObject()
@@ -155,7 +146,7 @@ func (t *tree) writeNamespace(n *zoneNode, all []*index.Entry) error {
 	for _, e := range all {
 		if e.ExternalName {
 			target := wire.Name(e.Records[len(wire.OwnerIsQuestion)+10:])
-			t.writeMessage(e.Key.ObjectKey().Name, strings.TrimSuffix(target.String(), "."), 0)
+			t.writeMember(e.Key.ObjectKey().Name, t.newMessage(strings.TrimSuffix(target.String(), "."), 0))
 		}
 	}
 	t.closeObject()
@@ -163,81 +154,66 @@ func (t *tree) writeNamespace(n *zoneNode, all []*index.Entry) error {
 	return nil
 }
 
-// writeService writes the node of a Service.
-func (t *tree) writeService(zone string, e *index.Entry) {
+// A serviceNode is the node of a Service or below one.
+type serviceNode struct {
+	ChildNodes map[string]*serviceNode
+	Entries    map[string]message
+}
+
+func newNode() *serviceNode {
+	return &serviceNode{ChildNodes: map[string]*serviceNode{}, Entries: map[string]message{}}
+}
+
+func (n *serviceNode) child(label string) *serviceNode {
+	if n.ChildNodes[label] == nil {
+		n.ChildNodes[label] = newNode()
+	}
+	return n.ChildNodes[label]
+}
+
+// A message is an entry.
+type message struct {
+	Host     string `json:"host"`
+	Port     uint16 `json:"port,omitempty"`
+	Priority int    `json:"priority"`
+	Weight   int    `json:"weight"`
+	TTL      uint32 `json:"ttl,omitempty"`
+}
+
+func (t *tree) newMessage(host string, port uint16) message {
+	return message{Host: host, Port: port, Priority: 10, Weight: 10, TTL: t.ttl}
+}
+
+// newServiceNode returns the node of a Service, with the nodes _PROTO and _PORT below it.
+func (t *tree) newServiceNode(zone string, e *index.Entry) *serviceNode {
 	key := e.Key.ObjectKey()
 	name := key.Name + "." + key.Namespace + ".svc."
 	if zone != "" {
 		name += zone + "."
 	}
 
-	hosts, srv := serviceLeaves(e)
-	t.openObject("")
-	t.openObject("ChildNodes")
-	for _, proto := range slices.Sorted(maps.Keys(srv)) {
-		t.openObject(proto)
-		t.openObject("ChildNodes")
-		for _, port := range slices.Sorted(maps.Keys(srv[proto])) {
-			at := srv[proto][port]
-			t.openObject(port)
-			t.openObject("ChildNodes")
-			t.closeObject()
-			t.openObject("Entries")
-			for _, label := range slices.Sorted(maps.Keys(at)) {
-				target := name
-				if e.Headless {
-					target = label + "." + name
-				}
-				t.writeMessage(label, target, at[label])
-			}
-
-			t.closeObject()
-			t.closeObject()
-		}
-
-		t.closeObject()
-		t.openObject("Entries")
-		t.closeObject()
-		t.closeObject()
-	}
-
-	t.closeObject()
-	t.openObject("Entries")
-	for _, label := range slices.Sorted(maps.Keys(hosts)) {
-		t.writeMessage(label, hosts[label].String(), 0)
-	}
-
-	t.closeObject()
-	t.closeObject()
-}
-
-// serviceLeaves returns a Service's addresses by label, and by _PROTO, _PORT and label the port
-// numbers of its SRV records.
-func serviceLeaves(e *index.Entry) (hosts map[string]netip.Addr, srv map[string]map[string]map[string]uint16) {
-	hosts, srv = map[string]netip.Addr{}, map[string]map[string]map[string]uint16{}
+	n := newNode()
 	add := func(label string, ip netip.Addr, ports []cluster.Port) {
-		if other, taken := hosts[label]; taken && other != ip || label == "" {
+		address := t.newMessage(ip.String(), 0)
+		if other, taken := n.Entries[label]; taken && other != address || label == "" {
 			label = string(index.AppendHashLabel(nil, ip))
 		}
-		if other, taken := hosts[label]; taken && other != ip {
+		if other, taken := n.Entries[label]; taken && other != address {
 			return // two addresses with one hash: kube-dns has one of them, too
 		}
 
-		hosts[label] = ip
+		n.Entries[label] = address
+		target := name
+		if e.Headless {
+			target = label + "." + name
+		}
 		for _, p := range ports {
 			if p.Name == "" {
 				continue
 			}
-
-			proto, port := "_"+p.Protocol, "_"+p.Name
-			if srv[proto] == nil {
-				srv[proto] = map[string]map[string]uint16{}
-			}
-			if srv[proto][port] == nil {
-				srv[proto][port] = map[string]uint16{}
-			}
-			if _, taken := srv[proto][port][label]; !taken {
-				srv[proto][port][label] = p.Port
+			at := n.child("_" + p.Protocol).child("_" + p.Name).Entries
+			if _, taken := at[label]; !taken {
+				at[label] = t.newMessage(target, p.Port)
 			}
 		}
 	}
@@ -251,22 +227,7 @@ func serviceLeaves(e *index.Entry) (hosts map[string]netip.Addr, srv map[string]
 			add(ep.Hostname, ep.Addr, ports.Ports)
 		}
 	}
-	return hosts, srv
-}
-
-// writeMessage writes an entry.
-func (t *tree) writeMessage(label, host string, port uint16) {
-	t.openObject(label)
-	t.writeMember("host", host)
-	if port > 0 {
-		t.writeMember("port", port)
-	}
-	t.writeMember("priority", 10)
-	t.writeMember("weight", 10)
-	if t.ttl > 0 {
-		t.writeMember("ttl", t.ttl)
-	}
-	t.closeObject()
+	return n
 }
 
 // openObject begins an object, as a member if it has a name.
@@ -291,7 +252,7 @@ func (t *tree) closeObject() {
 
 func (t *tree) writeMember(name string, value any) {
 	t.writeKey(name)
-	text, _ := json.Marshal(value) // a string or a number
+	text, _ := json.MarshalIndent(value, strings.Repeat("\t", t.depth), "\t") // strings and numbers
 	t.out.Write(text)
 }
 

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 
 	"github.com/seamark/seamark/cluster"
@@ -17,11 +16,10 @@ import (
 // [cluster.Sink] of a source of that Node only. It survives reloads that do not change its
 // options.
 type nodeZone struct {
-	node   string
-	labels atomic.Pointer[[]byte] // in wire form without a root label; nil until it is known
-	synced chan struct{}          // closed after the first list
-	once   sync.Once              // closes synced
-	task   *follow.Task           // nil with the option zone
+	node        string
+	labels      atomic.Pointer[[]byte] // in wire form without a root label; nil until it is known
+	synced      follow.Event           // closed after the first list
+	follow.Task                        // without a goroutine with the option zone
 }
 
 func (z *nodeZone) set(zone string) {
@@ -47,13 +45,8 @@ func (z *nodeZone) Delete(cluster.Kind, cluster.Key) {}
 
 // Listed implements [cluster.Sink].
 func (z *nodeZone) Listed(cluster.Kind, func(cluster.Key) bool) {
-	z.once.Do(func() { close(z.synced) })
-}
-
-// Stop ends the watch.
-func (z *nodeZone) Stop() {
-	if z.task != nil {
-		z.task.Stop()
+	if !z.synced.Happened() {
+		close(z.synced)
 	}
 }
 
@@ -73,12 +66,12 @@ func (o *options) startZone(s *config.Start, b *config.Block, h *Handler) (err e
 		opts = cluster.Options{}
 	}
 	h.near, err = config.Keep(s, nodeZoneKey{opts, o.zone}, func() (*nodeZone, error) {
-		z := &nodeZone{node: opts.NodeName, synced: make(chan struct{})}
+		z := &nodeZone{node: opts.NodeName, synced: follow.NewEvent()}
 		if o.zone != "" {
 			z.set(o.zone)
 			return z, nil
 		}
-		z.task = follow.Go(func(ctx context.Context) { sources.Run(ctx, opts, z, b.Log, b.Metrics, b.Health(), b.Dial) })
+		z.Go(func(ctx context.Context) { sources.Run(ctx, opts, z, b.Log, b.Metrics, b.Health(), b.Dial) })
 		return z, s.Await(z, z.synced, o.startupTimeout, func() error { return nil })
 	})
 	return err
@@ -86,12 +79,9 @@ func (o *options) startZone(s *config.Start, b *config.Block, h *Handler) (err e
 
 // nodesOf returns the options of a source of the cluster's Nodes.
 func (o *options) nodesOf() cluster.Options {
-	return cluster.Options{
-		Manifests: o.Manifests, Endpoint: o.Endpoint, Cert: o.Cert, Key: o.Key, CA: o.CA,
-		Kubeconfig: o.Kubeconfig, KubeconfigContext: o.KubeconfigContext,
-		QPS: o.QPS, Burst: o.Burst, MaxInflight: o.MaxInflight,
-		Nodes: true,
-	}
+	nodes := o.Location()
+	nodes.QPS, nodes.Burst, nodes.MaxInflight, nodes.Nodes = o.QPS, o.Burst, o.MaxInflight, true
+	return nodes
 }
 
 // nearby limits a selection of a headless Service's endpoints to those in the node's zone,

@@ -50,49 +50,37 @@ func (ix *Index) Missing(kind cluster.Kind, has func(cluster.Key) bool) (missing
 	return missing, objects
 }
 
-// keys returns the keys of the objects of a kind. Objects may be deleted meanwhile.
+// keys yields the keys of the objects of a kind. Objects may be deleted meanwhile.
 func (ix *Index) keys(kind cluster.Kind) iter.Seq[cluster.Key] {
 	switch kind {
 	case cluster.Namespaces:
-		return ix.namespaceKeys()
-	case cluster.Services, cluster.Imports:
-		return ix.serviceKeys(kind == cluster.Imports)
-	case cluster.Slices, cluster.ImportSlices:
-		return ix.sliceKeys(kind == cluster.ImportSlices)
-	case cluster.Pods:
-		return maps.Keys(ix.podObjects)
-	}
-	return func(func(cluster.Key) bool) {} // the index has no other objects
-}
-
-func (ix *Index) namespaceKeys() iter.Seq[cluster.Key] {
-	return func(yield func(cluster.Key) bool) {
-		for _, ns := range ix.namespaces.All() {
-			if ns.Exposed() && !yield(cluster.Key{Name: ns.Name}) {
-				return
-			}
-		}
-	}
-}
-
-func (ix *Index) serviceKeys(imported bool) iter.Seq[cluster.Key] {
-	return func(yield func(cluster.Key) bool) {
-		for _, e := range ix.table(imported).All() {
-			if e.Known() && !yield(e.Key.ObjectKey()) {
-				return
-			}
-		}
-	}
-}
-
-func (ix *Index) sliceKeys(imported bool) iter.Seq[cluster.Key] {
-	return func(yield func(cluster.Key) bool) {
-		for _, e := range ix.table(imported).All() {
-			for _, p := range e.Slices() {
-				if !yield(cluster.Key{Namespace: e.Key.Namespace.Name, Name: p.Name()}) {
+		return func(yield func(cluster.Key) bool) {
+			for _, ns := range ix.namespaces.All() {
+				if ns.Exposed() && !yield(cluster.Key{Name: ns.Name}) {
 					return
 				}
 			}
 		}
+	case cluster.Services, cluster.Imports:
+		return func(yield func(cluster.Key) bool) {
+			for _, e := range ix.table(kind == cluster.Imports).All() {
+				if e.Known() && !yield(e.Key.ObjectKey()) {
+					return
+				}
+			}
+		}
+	case cluster.Slices, cluster.ImportSlices:
+		return func(yield func(cluster.Key) bool) {
+			for _, e := range ix.table(kind == cluster.ImportSlices).All() {
+				for _, p := range e.Slices() {
+					if !yield(cluster.Key{Namespace: e.Key.Namespace.Name, Name: p.Name()}) {
+						return
+					}
+				}
+			}
+		}
+	case cluster.Pods:
+		return maps.Keys(ix.podObjects)
 	}
+	return func(func(cluster.Key) bool) {} // the index has no other objects
 }

@@ -44,25 +44,14 @@ func FamilyOf(ip netip.Addr) wire.Type {
 	return wire.TypeAAAA
 }
 
-// isEndpointLabel reports whether label, without its length byte, is ep's.
-func isEndpointLabel(label []byte, ep cluster.Endpoint) bool {
-	if ep.Hostname != "" {
-		return string(label) == ep.Hostname
-	}
-	if ep.Addr.Is4() && (len(label) < len("0-0-0-0") || len(label) > len("255-255-255-255")) {
-		return false
-	}
-	var room [48]byte
-	return string(AppendDashed(room[:0], ep.Addr)) == string(label)
-}
-
 // AddrOfLabel returns the address that an endpoint's label is made of. Unlike the name of
 // a pod, an endpoint's label has only one form.
 func AddrOfLabel(label []byte) (netip.Addr, bool) {
 	if ip, ok := parseIPv4(label); ok { // these have only one form
 		return ip, true
 	}
-	if ip, ok := parseIPv6(label); ok && isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
+	var room [48]byte
+	if ip, ok := parseIPv6(label); ok && string(AppendDashed(room[:0], ip)) == string(label) {
 		return ip, true
 	}
 	return netip.Addr{}, false

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/test/clustertest"
 )
 
@@ -34,12 +33,8 @@ func TestDashedAddresses(t *testing.T) {
 		if back, ok := ParsePodLabel(label); !ok || back != ip {
 			t.Fatalf("parsePodLabel(%s): got %v, want %s", label, back, ip)
 		}
-		if !isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
-			t.Fatalf("isEndpointLabel(%s, %s): got false, want true", label, ip)
-		}
-		other := clustertest.RandomAddr(r)
-		if other != ip && isEndpointLabel(label, cluster.Endpoint{Addr: other}) {
-			t.Fatalf("isEndpointLabel(%s, %s): got true, want false", label, other)
+		if back, ok := AddrOfLabel(label); !ok || back != ip {
+			t.Fatalf("AddrOfLabel(%s): got %v, want %s", label, back, ip)
 		}
 	}
 }

@@ -37,13 +37,8 @@ func (ix *Index) deletePod(key cluster.Key) {
 	before := ix.podObjects[key]
 	delete(ix.podObjects, key)
 	ix.objects[cluster.Pods].Store(int64(len(ix.podObjects)))
-	ix.removePod(before)
-}
-
-// removePod removes a pod that is no longer in podObjects; p may be nil.
-func (ix *Index) removePod(p *cluster.Pod) {
-	ix.replacePodAddrs(p, nil)
-	ix.removePodAddrs(p)
+	ix.replacePodAddrs(before, nil)
+	ix.removePodAddrs(before)
 }
 
 // removePodAddrs undoes putPod; p may be nil.

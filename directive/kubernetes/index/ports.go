@@ -3,6 +3,7 @@ package index
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/seamark/seamark/cluster"
@@ -95,17 +96,10 @@ func (p *PortSet) Has(sel *Selection) bool {
 
 // search returns the index of the first named port that is not before sel's.
 func (p *PortSet) search(sel *Selection) int {
-	from, to := 0, len(p.Named)
-	for from < to {
-		i := int(uint(from+to) / 2)
+	return sort.Search(len(p.Named), func(i int) bool {
 		n := &p.Named[i]
-		if n.Protocol < string(sel.Protocol) || n.Protocol == string(sel.Protocol) && n.Name < string(sel.Port) {
-			from = i + 1
-		} else {
-			to = i
-		}
-	}
-	return from
+		return n.Protocol > string(sel.Protocol) || n.Protocol == string(sel.Protocol) && n.Name >= string(sel.Port)
+	})
 }
 
 // portSets are the port sets in use, and some that were. The zero value is empty.

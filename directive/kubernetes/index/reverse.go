@@ -192,14 +192,7 @@ func search(addrs, low []byte) int {
 		return from
 	}
 
-	for from < to {
-		if i := (from + to) / 2; bytes.Compare(addrs[i*len(low):][:len(low)], low) < 0 {
-			from = i + 1
-		} else {
-			to = i
-		}
-	}
-	return from
+	return sort.Search(to, func(i int) bool { return bytes.Compare(addrs[i*len(low):][:len(low)], low) >= 0 })
 }
 
 func appendAddr(buf []byte, ip netip.Addr) []byte {
