@@ -72,19 +72,18 @@ func (c *changer) write(n int) (*lookup, error) {
 
 // put writes the EndpointSlice of s.
 func (c *changer) put(s service) error {
-	slice := map[string]any{
-		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-		"metadata": map[string]any{"name": s.slice(), "namespace": s.namespace, "labels": map[string]string{
-			"kubernetes.io/service-name": s.name, "endpointslice.kubernetes.io/managed-by": "bench"}},
-		"ports": []any{map[string]any{"name": "http", "protocol": "TCP", "port": 8080}},
-	}
 	var endpoints []any
 	for _, ip := range s.endpoints {
 		endpoints = append(endpoints, map[string]any{
 			"addresses": []string{ip.String()}, "conditions": map[string]bool{"ready": true}})
 	}
-	slice["endpoints"] = endpoints
-	body, err := json.Marshal(slice)
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+		"metadata": map[string]any{"name": s.slice(), "namespace": s.namespace, "labels": map[string]string{
+			"kubernetes.io/service-name": s.name, "endpointslice.kubernetes.io/managed-by": "bench"}},
+		"ports":     []any{map[string]any{"name": "http", "protocol": "TCP", "port": 8080}},
+		"endpoints": endpoints,
+	})
 	if err != nil {
 		return err
 	}
@@ -94,18 +93,20 @@ func (c *changer) put(s service) error {
 	return err
 }
 
-// collect reads the command's output until a condition holds.
-func (c *changer) collect(ctx context.Context, enough func() bool) error {
-	for !enough() {
-		text, err := c.command.line(ctx)
-		if err != nil {
-			return err
+// acknowledged reads the command's output until it has the time of a line.
+func (c *changer) acknowledged(ctx context.Context, line int) (time.Duration, error) {
+	for {
+		if at, ok := c.acked[line]; ok {
+			return at, nil
 		}
-		if err := c.parse(text); err != nil {
-			return err
+		text, err := c.command.line(ctx)
+		if err == nil {
+			err = c.parse(text)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("waiting for a change to be acknowledged: %w", err)
 		}
 	}
-	return nil
 }
 
 // drain reads the command's output so far.
@@ -166,12 +167,11 @@ func (c *changer) change(ctx context.Context, s *server, n int, within time.Dura
 
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	err = c.collect(ctx, func() bool { _, ok := c.acked[line]; return ok })
+	ack, err := c.acknowledged(ctx, line)
 	if err != nil {
-		return fmt.Errorf("waiting for a change to be acknowledged: %w", err)
+		return err
 	}
 
-	ack := c.acked[line]
 	d.answered = append(d.answered, (p.answered-ack).Seconds()*1e3)
 	d.watched = append(d.watched, (p.watched-ack).Seconds()*1e3)
 	d.unsure = append(d.unsure, p.unsure.Seconds()*1e3)

@@ -21,7 +21,6 @@ type lookup struct {
 
 // A workload is a set of queries that are sent in turn.
 type workload struct {
-	name    string
 	title   string
 	lookups []*lookup
 }
@@ -122,63 +121,56 @@ func essence(rr dns.RR) string {
 func (p population) workloads() map[string]*workload {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	n := min(mostLookups, 4*p.plain)
-	repeat := func(name, title string, one func() *lookup) *workload {
-		w := &workload{name: name, title: title}
+	workloads := map[string]*workload{}
+	repeat := func(name, title string, one func() *lookup) {
+		w := &workload{title: title}
 		for range n {
 			w.lookups = append(w.lookups, one())
 		}
-		return w
+		workloads[name] = w
 	}
 
 	plain := func() service { return p.service(rnd.IntN(p.plain)) }
 	random := func() service { return p.service(rnd.IntN(p.firstMoving())) }
-	workloads := []*workload{
-		repeat("A", "ClusterIP, A", func() *lookup {
-			s := plain()
-			return newLookup(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, "A "+s.ip.String())
-		}),
-		repeat("nxdomain", "search-path NXDOMAIN", func() *lookup {
-			suffix := []string{p.namespace(rnd.IntN(p.namespaces)) + ".svc.", "svc.", ""}[rnd.IntN(3)]
-			return newLookup(fmt.Sprintf("api%d.example.com.%s%s", rnd.IntN(1000), suffix, domain), dns.TypeA,
-				false, dns.RcodeNameError)
-		}),
-		repeat("nodata", "NODATA (AAAA of a ClusterIP)", func() *lookup {
-			return newLookup(plain().fqdn(), dns.TypeAAAA, false, dns.RcodeSuccess)
-		}),
-		repeat("headless3", "headless with 3 endpoints, A", func() *lookup {
-			return p.service(p.firstSmall() + rnd.IntN(p.small)).lookup(false)
-		}),
-		repeat("headless60", "headless with 60 endpoints, A with EDNS", func() *lookup {
-			return p.service(p.firstHeadless() + rnd.IntN(p.headless)).lookup(true)
-		}),
-		repeat("endpoint", "endpoint names, A", func() *lookup {
-			s := random()
-			ip := s.endpoints[rnd.IntN(len(s.endpoints))]
-			return newLookup(s.endpoint(ip), dns.TypeA, false, dns.RcodeSuccess, "A "+ip.String())
-		}),
-		repeat("srv", "SRV of a ClusterIP", func() *lookup {
-			s := plain()
-			return newLookup(s.srv(), dns.TypeSRV, false, dns.RcodeSuccess, "SRV 80 "+s.fqdn())
-		}),
-		repeat("ptr", "PTR", func() *lookup {
-			s := random()
-			if s.ip.IsValid() && rnd.IntN(2) == 0 {
-				return newLookup(reverse(s.ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.fqdn())
-			}
-			ip := s.endpoints[rnd.IntN(len(s.endpoints))]
-			return newLookup(reverse(ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.endpoint(ip))
-		}),
-		repeat("cached", "names from upstream, cached", func() *lookup {
-			return outsideLookup(rnd.IntN(outside))
-		}),
-	}
-
-	byName := map[string]*workload{}
-	for _, w := range workloads {
-		byName[w.name] = w
-	}
-
-	mixed := func() *lookup {
+	repeat("A", "ClusterIP, A", func() *lookup {
+		s := plain()
+		return newLookup(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, "A "+s.ip.String())
+	})
+	repeat("nxdomain", "search-path NXDOMAIN", func() *lookup {
+		suffix := []string{p.namespace(rnd.IntN(p.namespaces)) + ".svc.", "svc.", ""}[rnd.IntN(3)]
+		return newLookup(fmt.Sprintf("api%d.example.com.%s%s", rnd.IntN(1000), suffix, domain), dns.TypeA,
+			false, dns.RcodeNameError)
+	})
+	repeat("nodata", "NODATA (AAAA of a ClusterIP)", func() *lookup {
+		return newLookup(plain().fqdn(), dns.TypeAAAA, false, dns.RcodeSuccess)
+	})
+	repeat("headless3", "headless with 3 endpoints, A", func() *lookup {
+		return p.service(p.firstSmall() + rnd.IntN(p.small)).lookup(false)
+	})
+	repeat("headless60", "headless with 60 endpoints, A with EDNS", func() *lookup {
+		return p.service(p.firstHeadless() + rnd.IntN(p.headless)).lookup(true)
+	})
+	repeat("endpoint", "endpoint names, A", func() *lookup {
+		s := random()
+		ip := s.endpoints[rnd.IntN(len(s.endpoints))]
+		return newLookup(s.endpoint(ip), dns.TypeA, false, dns.RcodeSuccess, "A "+ip.String())
+	})
+	repeat("srv", "SRV of a ClusterIP", func() *lookup {
+		s := plain()
+		return newLookup(s.srv(), dns.TypeSRV, false, dns.RcodeSuccess, "SRV 80 "+s.fqdn())
+	})
+	repeat("ptr", "PTR", func() *lookup {
+		s := random()
+		if s.ip.IsValid() && rnd.IntN(2) == 0 {
+			return newLookup(reverse(s.ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.fqdn())
+		}
+		ip := s.endpoints[rnd.IntN(len(s.endpoints))]
+		return newLookup(reverse(ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.endpoint(ip))
+	})
+	repeat("cached", "names from upstream, cached", func() *lookup {
+		return outsideLookup(rnd.IntN(outside))
+	})
+	repeat("mix", "a mix: 25 % A, 20 % NODATA, 40 % NXDOMAIN, 7 % endpoint names, 5 % SRV, 3 % PTR", func() *lookup {
 		shares := []struct {
 			percent int
 			name    string
@@ -186,15 +178,12 @@ func (p population) workloads() map[string]*workload {
 		d := rnd.IntN(100)
 		for _, s := range shares {
 			if d -= s.percent; d < 0 {
-				return byName[s.name].lookups[rnd.IntN(n)]
+				return workloads[s.name].lookups[rnd.IntN(n)]
 			}
 		}
-		return byName["A"].lookups[0]
-	}
-
-	byName["mix"] = repeat("mix", "a mix: 25 % A, 20 % NODATA, 40 % NXDOMAIN, 7 % endpoint names, 5 % SRV, 3 % PTR",
-		mixed)
-	return byName
+		return workloads["A"].lookups[0]
+	})
+	return workloads
 }
 
 // outside is the number of names that the upstream serves.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/gob"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -23,25 +24,17 @@ import (
 type table map[string][]byte
 
 func (t table) write(name string) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	if err := gob.NewEncoder(f).Encode(t); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	var text bytes.Buffer
+	return errors.Join(gob.NewEncoder(&text).Encode(t), os.WriteFile(name, text.Bytes(), 0o644))
 }
 
-func readTable(name string) (table, error) {
-	f, err := os.Open(name)
+func readTable(name string) (t table, err error) {
+	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	t := table{}
-	return t, gob.NewDecoder(f).Decode(&t)
+	err = gob.NewDecoder(bytes.NewReader(text)).Decode(&t)
+	return t, err
 }
 
 // loopBatch is the number of datagrams that the loop reads at once, as our server

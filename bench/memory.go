@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"regexp"
-	"strconv"
 	"time"
 )
 
@@ -109,15 +107,16 @@ func (b *bench) restart(ctx context.Context) error {
 		return fmt.Errorf("resetting the peak memory use: %w", err)
 	}
 
-	before, err := s.relists(ctx)
+	const relists = `seamark_kubernetes_relists_total\{resource="(?:services|endpointslices)"\}`
+	before, err := s.metric(ctx, relists)
 	if err != nil {
 		return err
 	}
 	if err := b.api.restart(ctx); err != nil {
 		return err
 	}
-	if err := s.awaitRelists(ctx, before+2, loading); err != nil { // Services and EndpointSlices
-		return err
+	if err := s.awaitMetric(ctx, relists, before+2); err != nil {
+		return fmt.Errorf("the server resumed its watches: %w", err)
 	}
 
 	if err := pause(ctx, b.settle()); err != nil {
@@ -133,41 +132,4 @@ func (b *bench) restart(ctx context.Context) error {
 	b.megabytes("restart/highest", "peak at the restart", after.peak)
 	b.number("restart/peak", "peak at the restart, to steady", "", float64(after.peak)/float64(f.resident))
 	return nil
-}
-
-// relists returns the number of lists of Services and EndpointSlices that our
-// server has received, from its metrics.
-func (s *server) relists(ctx context.Context) (int, error) {
-	text, err := get(ctx, "http://"+s.at["metrics"].String()+"/metrics")
-	if err != nil {
-		return 0, err
-	}
-	total := 0
-	for _, m := range regexp.MustCompile(`(?m)^seamark_kubernetes_relists_total\{resource="(?:services|endpointslices)"\} (\d+)$`).FindAllSubmatch(text, -1) {
-		n, err := strconv.Atoi(string(m[1]))
-		if err != nil {
-			return 0, fmt.Errorf("/metrics: %w", err)
-		}
-		total += n
-	}
-	return total, nil
-}
-
-// awaitRelists waits until the server has received that many lists.
-func (s *server) awaitRelists(ctx context.Context, want int, within time.Duration) error {
-	for until := clock() + within; ; {
-		n, err := s.relists(ctx)
-		if err != nil {
-			return err
-		}
-		if n >= want {
-			return nil
-		}
-		if clock() > until {
-			return fmt.Errorf("%d lists after the restart, want %d: the server resumed its watches", n, want)
-		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
-	}
 }

@@ -162,26 +162,12 @@ func (b *bench) changeObjects(ctx context.Context, s *server) error {
 			return err
 		}
 		answered := clock()
-		if err := c.collect(ctx, func() bool { _, ok := c.acked[n]; return ok }); err != nil {
-			return fmt.Errorf("waiting for a change to be acknowledged: %w", err)
+		acknowledged, err := c.acknowledged(ctx, n)
+		if err != nil {
+			return err
 		}
-		milliseconds = append(milliseconds, (answered-c.acked[n]).Seconds()*1e3)
+		milliseconds = append(milliseconds, (answered-acknowledged).Seconds()*1e3)
 	}
 	b.number("objects/change", "change of a record of an object, acknowledged to answered", "ms", milliseconds...)
 	return nil
-}
-
-// awaitMetric waits until a metric without labels has a value.
-func (s *server) awaitMetric(ctx context.Context, name string, want float64) error {
-	var got float64
-	for until := clock() + loading; clock() < until; {
-		var err error
-		if got, err = s.metric(ctx, name); err != nil || got == want {
-			return err
-		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("%s: %s is %v, want %v", s.name, name, got, want)
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -115,17 +113,4 @@ func (b *bench) allocations(ctx context.Context, p peer, c comparison) error {
 	b.number("policy allocations/"+p.label, "allocations of an answer, policy "+p.label, "",
 		(third-second-(second-first))/float64(t.answered))
 	return nil
-}
-
-// metric returns the value of a metric without labels, from the server's page of metrics.
-func (s *server) metric(ctx context.Context, name string) (float64, error) {
-	text, err := get(ctx, "http://"+s.at["metrics"].String()+"/metrics")
-	if err != nil {
-		return 0, err
-	}
-	m := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)
-	if m == nil {
-		return 0, fmt.Errorf("%s has no metric %s", s.name, name)
-	}
-	return strconv.ParseFloat(string(m[1]), 64)
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"regexp"
+	"strconv"
 	"time"
 )
 
@@ -68,4 +70,40 @@ func get(ctx context.Context, url string) ([]byte, error) {
 		err = fmt.Errorf("%s: %s: %.200s", url, resp.Status, text)
 	}
 	return text, err
+}
+
+// metric returns the sum of the series that a pattern of names and labels matches, from the server's page of metrics.
+func (s *server) metric(ctx context.Context, pattern string) (sum float64, err error) {
+	text, err := get(ctx, "http://"+s.at["metrics"].String()+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	series := regexp.MustCompile(`(?m)^`+pattern+` (\S+)$`).FindAllSubmatch(text, -1)
+	if series == nil {
+		return 0, fmt.Errorf("%s has no metric %s", s.name, pattern)
+	}
+	for _, m := range series {
+		value, err := strconv.ParseFloat(string(m[1]), 64)
+		if err != nil {
+			return 0, fmt.Errorf("/metrics: %w", err)
+		}
+		sum += value
+	}
+	return sum, nil
+}
+
+// awaitMetric waits until a metric has at least a value.
+func (s *server) awaitMetric(ctx context.Context, pattern string, want float64) error {
+	for until := clock() + loading; ; {
+		got, err := s.metric(ctx, pattern)
+		if err != nil || got >= want {
+			return err
+		}
+		if clock() > until {
+			return fmt.Errorf("%s: %s is %v, want %v", s.name, pattern, got, want)
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
