@@ -27,6 +27,29 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
+// cpuTimes returns the CPU time of each server while f runs.
+func cpuTimes(servers []*server, f func() error) ([]time.Duration, error) {
+	times := make([]time.Duration, len(servers))
+	add := func(sign time.Duration) error {
+		for i, s := range servers {
+			d, err := cpuTime(s.pid())
+			if err != nil {
+				return err
+			}
+			times[i] += sign * d
+		}
+		return nil
+	}
+
+	if err := add(-1); err != nil {
+		return nil, err
+	}
+	if err := f(); err != nil {
+		return nil, err
+	}
+	return times, add(1)
+}
+
 // processes returns a process and its descendants.
 func processes(pid int) []int {
 	pids := []int{pid}

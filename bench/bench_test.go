@@ -48,12 +48,12 @@ func TestVerdicts(t *testing.T) {
 		goal goal
 		want string
 	}{
-		{"below in all rounds", goal{how: asRatio, over: "ours", under: "knot", limit: 0.9}, met},
-		{"above in all rounds", goal{how: asRatio, over: "ours", under: "knot", limit: 0.6}, missed},
-		{"between the rounds", goal{how: asRatio, over: "ours", under: "knot", limit: 0.75}, near},
-		{"a missing peer", goal{how: asRatio, over: "ours", under: "coredns", limit: 0.75}, unknown},
-		{"a difference", goal{how: asDifference, over: "knot", under: "ours", limit: 1}, met},
-		{"a value", goal{how: asValue, over: "knot", limit: 3}, missed},
+		{"below in all rounds", goal{how: ratios, over: "ours", under: "knot", limit: 0.9}, met},
+		{"above in all rounds", goal{how: ratios, over: "ours", under: "knot", limit: 0.6}, missed},
+		{"between the rounds", goal{how: ratios, over: "ours", under: "knot", limit: 0.75}, near},
+		{"a missing peer", goal{how: ratios, over: "ours", under: "coredns", limit: 0.75}, unknown},
+		{"a difference", goal{how: differences, over: "knot", under: "ours", limit: 1}, met},
+		{"a value", goal{over: "knot", limit: 3}, missed},
 	} {
 		series := map[string][]float64{"ours": {3.5, 3.2}, "knot": {5, 4}}
 		if c.name == "a difference" {

@@ -145,11 +145,6 @@ func (s service) records() (rs []record) {
 // soa is the data of every zone's SOA record, as long as Kubernetes' own.
 const soa = "ns.dns.cluster.local. hostmaster.cluster.local. 1700000000 7200 1800 86400 30"
 
-// apexes returns the records at the apex of a zone.
-func apexes(origin string) []record {
-	return []record{{origin, "SOA", soa}, {origin, "NS", "ns.dns.cluster.local."}}
-}
-
 // The zones of the population.
 const (
 	forwardZone = domain + "."
@@ -159,9 +154,8 @@ const (
 // each visits every record of the population, the zone apexes first.
 func (p population) each(visit func(record)) {
 	for _, origin := range []string{forwardZone, reverseZone} {
-		for _, r := range apexes(origin) {
-			visit(r)
-		}
+		visit(record{origin, "SOA", soa})
+		visit(record{origin, "NS", "ns.dns.cluster.local."})
 	}
 	visit(record{"ns.dns.cluster.local.", "A", "10.96.0.10"})
 	for i := range p.services() {

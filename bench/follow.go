@@ -58,24 +58,17 @@ func (b *bench) followRelays(ctx context.Context, c *changer) error {
 		}
 	}
 
-	before, err := cpuTimes(servers)
-	if err != nil {
-		return err
-	}
-	if err := pause(ctx, followedTime/4); err != nil {
-		return err
-	}
-	idle, err := cpuTimes(servers)
+	idle, err := cpuTimes(servers, func() error { return pause(ctx, followedTime/4) })
 	if err != nil {
 		return err
 	}
 
+	var answers []float64
 	bytes, begin := f.bytes.Load(), time.Now()
-	answers, err := changeFor(ctx, c, f, node)
-	if err != nil {
+	busy, err := cpuTimes(servers, func() (err error) {
+		answers, err = changeFor(ctx, c, f, node)
 		return err
-	}
-	busy, err := cpuTimes(servers)
+	})
 	if err != nil {
 		return err
 	}
@@ -84,15 +77,12 @@ func (b *bench) followRelays(ctx context.Context, c *changer) error {
 		return err
 	}
 
-	share := func(from, to []time.Duration, i int, seconds float64) float64 {
-		return (to[i] - from[i]).Seconds() / seconds * 100
-	}
+	share := func(d time.Duration, seconds float64) float64 { return d.Seconds() / seconds * 100 }
 	for i, name := range []string{"source", "relay"} {
-		b.number("follow/"+name, "CPU of the "+name+", 100 changes a second", "% of a processor", share(idle, busy, i, took))
+		b.number("follow/"+name, "CPU of the "+name+", 100 changes a second", "% of a processor", share(busy[i], took))
 	}
-	last := len(servers) - 1
-	b.number("follow/node", "CPU of a node, 100 changes a second", "% of a processor", share(idle, busy, last, took))
-	b.number("follow/idle", "CPU of a relay without changes", "% of a processor", share(before, idle, 1, (followedTime/4).Seconds()))
+	b.number("follow/node", "CPU of a node, 100 changes a second", "% of a processor", share(busy[len(busy)-1], took))
+	b.number("follow/idle", "CPU of a relay without changes", "% of a processor", share(idle[1], (followedTime/4).Seconds()))
 	b.number("follow/bytes", "TCP payload of a node in a second", "bytes", float64(f.bytes.Load()-bytes)/took/followers)
 	return b.reportFollow(f, answers, servers)
 }
@@ -105,10 +95,8 @@ func (b *bench) reportFollow(f *fleet, answers []float64, servers []*server) err
 		b.miss("%d of %d changes did not arrive at all followers, %d of %d arrivals; %d followers have ended: %v",
 			missing, len(f.changes), len(times), len(f.changes)*len(f.conns), f.failed, f.err)
 	}
-	quantile := func(v []float64, q float64) float64 { return v[int(q*float64(len(v)-1))] }
 	b.number("follow/p50", "time from a change to a follower", "ms", quantile(times, 0.5))
 	b.number("follow/p99", "time from a change to a follower, p99", "ms", quantile(times, 0.99))
-	slices.Sort(answers)
 	b.number("follow/answer/p50", "time from a change to the answer of a node", "ms", quantile(answers, 0.5))
 	b.number("follow/answer/p99", "time from a change to the answer of a node, p99", "ms", quantile(answers, 0.99))
 	for name, s := range map[string]*server{"relay": servers[1], "node": servers[len(servers)-1]} {
@@ -148,17 +136,6 @@ func (b *bench) startRelays(ctx context.Context) (servers []*server, err error) 
 		}
 	}
 	return servers, start("follower.Corefile", map[string]any{"from": addresses[1:]})
-}
-
-func cpuTimes(servers []*server) (times []time.Duration, err error) {
-	for _, s := range servers {
-		d, err := cpuTime(s.pid())
-		if err != nil {
-			return nil, err
-		}
-		times = append(times, d)
-	}
-	return times, nil
 }
 
 // changeFor changes the address of an endpoint 100 times in a second. It returns the times in milliseconds until the
@@ -259,8 +236,7 @@ func (f *fleet) changed(addr netip.Addr) {
 	f.changes[addr] = &arrivals{begin: time.Now()}
 }
 
-// times returns the times from all changes to all followers, sorted, and the number of changes that some
-// follower lacks.
+// times returns the times from all changes to all followers, and the number of changes that some follower lacks.
 func (f *fleet) times() (ms []float64, missing int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -271,7 +247,6 @@ func (f *fleet) times() (ms []float64, missing int) {
 		}
 		a.mu.Unlock()
 	}
-	slices.Sort(ms)
 	return ms, missing
 }
 

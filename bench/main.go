@@ -292,14 +292,6 @@ func (b *bench) measureAll(ctx context.Context) error {
 	return failed
 }
 
-// stopServers stops the servers of a scenario but for the upstream.
-func (b *bench) stopServers() {
-	for i := len(b.running) - 1; i > 0; i-- {
-		b.running[i].stop()
-	}
-	b.running = b.running[:1]
-}
-
 func cpus() int { return runtime.NumCPU() }
 
 // cpu returns the CPU that servers (0) or the generator (1) run on; negative is any.

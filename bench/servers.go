@@ -8,7 +8,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -165,7 +164,8 @@ func (b *bench) expand(file, name string, functions template.FuncMap, values map
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeFile(file, func(w io.Writer) { err = t.Execute(w, values) }), err)
+	var text bytes.Buffer
+	return errors.Join(t.Execute(&text, values), os.WriteFile(file, text.Bytes(), 0o644))
 }
 
 func (s *server) log() string { return filepath.Join(s.home, "log") }
@@ -193,12 +193,18 @@ func (s *server) stop() {
 	}
 }
 
-// stopAll stops every running server, the last one first.
-func (b *bench) stopAll() {
-	for i := len(b.running) - 1; i >= 0; i-- {
-		b.running[i].stop()
+// stopAll stops every running server.
+func (b *bench) stopAll() { b.stopAfter(0) }
+
+// stopServers stops the servers of a scenario but for the upstream.
+func (b *bench) stopServers() { b.stopAfter(1) }
+
+// stopAfter stops the servers but for the first n, the last one first.
+func (b *bench) stopAfter(n int) {
+	for _, s := range slices.Backward(b.running[n:]) {
+		s.stop()
 	}
-	b.running = nil
+	b.running = b.running[:n]
 }
 
 // tail returns the end of a server's output.

@@ -36,6 +36,14 @@ func quantile(values []float64, p float64) float64 {
 	return percentile(slices.Sorted(slices.Values(values)), p)
 }
 
+// mean requires at least one value.
+func mean(values []float64) (sum float64) {
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
+}
+
 // ratios divides round by round, since a disturbance affects a whole round.
 func ratios(over, under []float64) []float64 {
 	n := min(len(over), len(under))

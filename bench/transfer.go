@@ -52,21 +52,24 @@ func (b *bench) transferTo(ctx context.Context, n int) error {
 
 	var atPrimary, atSecondaries, sizes, transfers []float64
 	for range b.rounds {
-		idle, err := timesOf(servers, func() error { return pause(ctx, changesPerRound*changeInterval) })
+		idle, err := cpuTimes(servers, func() error { return pause(ctx, changesPerRound*changeInterval) })
 		if err != nil {
 			return err
 		}
 
 		bytes, connections := between.bytes.Load(), between.connections.Load()
-		busy, err := timesOf(servers, func() error { return c.changeAll(ctx, servers) })
+		busy, err := cpuTimes(servers, func() error { return c.changeAll(ctx, servers) })
 		if err != nil {
 			return err
 		}
 
-		each := func(d time.Duration) float64 { return d.Seconds() * 1e3 / changesPerRound }
-		atPrimary = append(atPrimary, each(busy.primary-idle.primary))
+		each := make([]float64, len(servers)) // what a change costs a server, in ms
+		for i := range each {
+			each[i] = (busy[i] - idle[i]).Seconds() * 1e3 / changesPerRound
+		}
+		atPrimary = append(atPrimary, each[0])
 		if n > 0 {
-			atSecondaries = append(atSecondaries, each(busy.secondaries-idle.secondaries)/float64(n))
+			atSecondaries = append(atSecondaries, mean(each[1:]))
 			sizes = append(sizes, float64(between.bytes.Load()-bytes)/changesPerRound)
 			transfers = append(transfers, float64(between.connections.Load()-connections)/changesPerRound)
 		}
@@ -121,35 +124,6 @@ func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (se
 		servers = append(servers, s)
 	}
 	return servers, between, pause(ctx, b.settle())
-}
-
-// A transferTime is CPU time of a primary, and of its secondaries together.
-type transferTime struct{ primary, secondaries time.Duration }
-
-// timesOf returns the CPU time of the servers while f runs.
-func timesOf(servers []*server, f func() error) (t transferTime, err error) {
-	add := func(sign time.Duration) error {
-		for i, s := range servers {
-			d, err := cpuTime(s.pid())
-			if err != nil {
-				return err
-			}
-			if i == 0 {
-				t.primary += sign * d
-			} else {
-				t.secondaries += sign * d
-			}
-		}
-		return nil
-	}
-
-	if err := add(-1); err != nil {
-		return t, err
-	}
-	if err := f(); err != nil {
-		return t, err
-	}
-	return t, add(1)
 }
 
 // A changedFolder is a folder of manifests with a small cluster and a file of its own for the
