@@ -302,8 +302,8 @@ func (c *command) mayChange(ctx context.Context, s *state, to Stage) error {
 		strings.Join(problems, "\n"))
 }
 
-// selector returns labels as a label selector of the API.
-func selector(labels map[string]string) string {
+// Selector returns labels as a label selector of the API.
+func Selector(labels map[string]string) string {
 	var terms []string
 	for key, value := range labels {
 		terms = append(terms, key+"="+value)

@@ -250,7 +250,7 @@ func (c *command) readDeployments(ctx context.Context, s *state) error {
 		return fmt.Errorf("namespace %s has no Deployment with pods that the Service %s selects (%s):"+
 			" the cluster's DNS runs in another namespace, in a DaemonSet or outside the cluster."+
 			" Set --namespace, --service and --deployment; a DaemonSet is not supported",
-			c.Namespace, c.Service, selector(s.service.Spec.Selector))
+			c.Namespace, c.Service, Selector(s.service.Spec.Selector))
 	case len(old) > 1:
 		return fmt.Errorf("the Service %s selects pods of several Deployments: %s."+
 			" Set --deployment to the one to replace", c.Service, strings.Join(names, ", "))
@@ -289,7 +289,7 @@ func (c *command) readPods(ctx context.Context, s *state) error {
 	seen := map[string]bool{}
 	for _, which := range []side{oneSide, seamarkSide, oldSide} {
 		var list struct{ Items []pod }
-		path := c.path("pods", "") + "?labelSelector=" + url.QueryEscape(selector(selectors[which]))
+		path := c.path("pods", "") + "?labelSelector=" + url.QueryEscape(Selector(selectors[which]))
 		if err := c.get(ctx, path, &list); err != nil {
 			return err
 		}

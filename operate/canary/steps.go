@@ -71,7 +71,8 @@ func (c *command) restore(s *state, to Stage, leaving bool) (steps []step) {
 			return fmt.Sprintf("%s: %d of %d pods ready",
 				s.old.Metadata.Name, s.old.Status.ReadyReplicas, s.old.Spec.Replicas), c.enoughOld(s)
 		}
-		steps = append(steps, c.await("Wait until the old server is ready", c.rollout(name), ready))
+		const purpose = "Wait until the old server is ready"
+		steps = append(steps, step{purpose: purpose, command: c.rollout(name), done: ready})
 	}
 	return steps
 }
@@ -285,9 +286,9 @@ func (c *command) remove(resource, name string) step {
 // queries that they have received. A rollout of the Deployment would wait for new pods,
 // which may never be ready.
 func (c *command) unlabel(s *state, which side) step {
-	pods := selector(map[string]string{appKey: c.oneName()})
+	pods := Selector(map[string]string{appKey: c.oneName()})
 	if which == seamarkSide {
-		pods = selector(s.seamark.Spec.Selector.MatchLabels)
+		pods = Selector(s.seamark.Spec.Selector.MatchLabels)
 	}
 	command := c.kubectl("label pods -l %s", pods)
 	for _, key := range slices.Sorted(maps.Keys(s.service.Spec.Selector)) {
@@ -330,13 +331,10 @@ func (c *command) rollout(name string) string {
 	return c.kubectl("rollout status deployment/%s --timeout=%v", name, c.Timeout)
 }
 
-func (c *command) await(purpose, command string, done func(*state) (string, bool)) step {
-	return step{purpose: purpose, command: command, done: done}
-}
-
 // ready waits for all pods of one of Seamark's Deployments.
 func (c *command) ready(name string) step {
-	return c.await("Wait until the pods of "+name+" are ready", c.rollout(name), func(s *state) (string, bool) {
+	purpose := "Wait until the pods of " + name + " are ready"
+	return step{purpose: purpose, command: c.rollout(name), done: func(s *state) (string, bool) {
 		d := s.seamark
 		if name != c.Name {
 			d = s.one
@@ -346,17 +344,17 @@ func (c *command) ready(name string) step {
 		}
 		return fmt.Sprintf("%s: %d of %d pods updated, %d ready",
 			name, d.Status.UpdatedReplicas, d.Spec.Replicas, d.Status.ReadyReplicas), d.complete()
-	})
+	}}
 }
 
 // endpoints waits until the Service has the ready pods of a side.
 func (c *command) endpoints(which side, name string) step {
 	command := c.kubectl("get endpointslices -l kubernetes.io/service-name=%s", c.Service)
 	purpose := "Wait until the Service " + c.Service + " has the pods of " + name
-	return c.await(purpose, command, func(s *state) (string, bool) {
+	return step{purpose: purpose, command: command, done: func(s *state) (string, bool) {
 		n, want := c.inService(s, which), len(s.pods[which])
 		return fmt.Sprintf("%d of %d pods are endpoints", n, want), n == want && want > 0
-	})
+	}}
 }
 
 func encode(o object) []byte {

@@ -161,10 +161,7 @@ func (d *examination) examineWorkloads() {
 // counts returns "5 in 10, 2 in 3" with the largest number first.
 func counts(m map[string]int) string {
 	keys := slices.SortedFunc(maps.Keys(m), func(a, b string) int {
-		if m[a] != m[b] {
-			return m[b] - m[a]
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(m[b]-m[a], strings.Compare(a, b))
 	})
 	for i, k := range keys {
 		keys[i] = k + " in " + strconv.Itoa(m[k])

@@ -7,19 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seamark/seamark/operate/canary"
 	"github.com/seamark/seamark/sys/health"
 )
-
-// A serviceName is the name of a Service to which pods may send DNS queries.
-type serviceName struct{ namespace, name string }
-
-func serviceNames() []serviceName {
-	return []serviceName{
-		{"kube-system", "kube-dns"},
-		{"openshift-dns", "dns-default"},
-		{"kube-system", "rke2-coredns-rke2-coredns"},
-	}
-}
 
 const subjectServer = "DNS server"
 
@@ -29,23 +19,20 @@ func (d *examination) examineServer() {
 	if s == nil {
 		return
 	}
-	var selector []string
-	for _, key := range slices.Sorted(maps.Keys(s.Spec.Selector)) {
-		selector = append(selector, key+"="+s.Spec.Selector[key])
-	}
-	pods := d.pods(subjectServer, s.Metadata.Namespace, strings.Join(selector, ","))
+	selector := canary.Selector(s.Spec.Selector)
+	pods := d.pods(subjectServer, s.Metadata.Namespace, selector)
 	if d.refused[subjectServer] {
 		return
 	}
 
-	d.examineReadiness(s, pods, strings.Join(selector, ","))
+	d.examineReadiness(s, pods, selector)
 	d.examineImages(pods)
 	if !slices.Contains(s.Spec.Ports, port{"TCP", 53}) {
 		d.add(subjectServer, Warning, "add port 53/TCP to the Service",
 			"the Service has no port 53/TCP, which large answers need")
 	}
 
-	d.get(subjectServer, deployments(s.Metadata.Namespace, strings.Join(selector, ",")), &d.servers)
+	d.get(subjectServer, deployments(s.Metadata.Namespace, selector), &d.servers)
 	var beside, labelled workloads
 	d.get(subjectServer, deployments("kube-system", "app.kubernetes.io/name=seamark"), &beside)
 	if d.Server != "seamark" && len(beside.Items) > 0 {
@@ -70,8 +57,11 @@ func deployments(namespace, selector string) string {
 // dnsService returns the Service of the DNS server, nil if there is none with a selector.
 func (d *examination) dnsService() *service {
 	s, found := new(service), false
-	for _, p := range serviceNames() {
-		found = d.get(subjectServer, "/api/v1/namespaces/"+p.namespace+"/services/"+p.name, s)
+	for _, path := range []string{
+		"kube-system/services/kube-dns", "openshift-dns/services/dns-default",
+		"kube-system/services/rke2-coredns-rke2-coredns",
+	} {
+		found = d.get(subjectServer, "/api/v1/namespaces/"+path, s)
 		if found || d.refused[subjectServer] {
 			break
 		}
@@ -164,17 +154,12 @@ func serverOf(image string) (server, version string) {
 	image, _, _ = strings.Cut(image, "@") // a digest
 	name := image[strings.LastIndexByte(image, '/')+1:]
 	name, tag, _ := strings.Cut(name, ":")
-	switch {
-	case strings.Contains(name, "kube-dns"):
-		server = "kube-dns"
-	case strings.Contains(name, "coredns"):
-		server = "coredns"
-	case strings.Contains(name, "seamark"):
-		server = "seamark"
-	default:
-		return "", ""
+	for _, server := range []string{"kube-dns", "coredns", "seamark"} {
+		if strings.Contains(name, server) {
+			return server, strings.TrimPrefix(tag, "v")
+		}
 	}
-	return server, strings.TrimPrefix(tag, "v")
+	return "", ""
 }
 
 // examineProxy finds the mode of kube-proxy, which decides how queries reach the pods.

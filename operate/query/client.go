@@ -193,8 +193,7 @@ func (e *NoReply) Error() string {
 }
 
 func (c *conn) write(m *dns.Msg) error {
-	buf := make([]byte, 2, 512)
-	packet, err := m.PackBuffer(buf[2:512])
+	packet, err := m.PackBuffer(make([]byte, 512))
 	if err != nil {
 		return err
 	}

@@ -26,13 +26,8 @@ func (p *Pace) Wait(ctx context.Context) error {
 		p.next = behind
 	}
 	p.next = p.next.Add(p.interval)
-	early := p.next.Sub(now)
-	if early < time.Millisecond {
-		return ctx.Err()
+	if early := p.next.Sub(now); early >= time.Millisecond {
+		clock.Sleep(ctx, early)
 	}
-
-	if !clock.Sleep(ctx, early) {
-		return ctx.Err()
-	}
-	return nil
+	return ctx.Err()
 }

@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -42,29 +41,21 @@ func (s *Server) NodeConditions(ctx context.Context) (found []health.Condition, 
 		return nil, fmt.Errorf("reading the metrics of the supervisor of %s: %s", s.Pod, response.Status)
 	}
 
-	lines := bufio.NewScanner(io.LimitReader(response.Body, maxMetrics))
-	for lines.Scan() {
-		if c, ok := nodeCondition(lines.Text()); ok {
+	page, err := io.ReadAll(io.LimitReader(response.Body, maxMetrics))
+	all := func(string) bool { return true }
+	for series, value := range metrics.Parse(string(page), all) {
+		if c, ok := nodeCondition(series, value); ok {
 			found = append(found, c)
 		}
 	}
 	health.Sort(found)
-	return found, lines.Err()
+	return found, err
 }
 
-// nodeCondition returns the condition that a line of metrics shows. The alerts are those of
+// nodeCondition returns the condition that the value of a series shows. The alerts are those of
 // deploy/helm/seamark/files/node-alerts.yaml.
-func nodeCondition(line string) (c health.Condition, ok bool) {
-	i := strings.LastIndexByte(line, ' ')
-	if i < 0 || strings.HasPrefix(line, "#") {
-		return c, false
-	}
-	value, err := strconv.ParseFloat(line[i+1:], 64)
-	if err != nil {
-		return c, false
-	}
-
-	switch family, labels := metrics.ParseSeries(line[:i]); {
+func nodeCondition(series string, value float64) (c health.Condition, ok bool) {
+	switch family, labels := metrics.ParseSeries(series); {
 	case family == "seamark_node_gate_open" && value == 0:
 		return health.Condition{Severity: health.Warning, Alert: "SeamarkNodeGateClosed",
 			Text: "the cache captures no queries: the cluster's DNS servers answer the pods of the node"}, true

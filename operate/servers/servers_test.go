@@ -235,8 +235,8 @@ func TestNodeConditionsAreAlerts(t *testing.T) {
 	}
 	for _, a := range alerts {
 		var found []string
-		for _, value := range []string{" 0", " 1"} {
-			if c, ok := nodeCondition(a[2] + value); ok {
+		for _, value := range []float64{0, 1} {
+			if c, ok := nodeCondition(a[2], value); ok {
 				found = append(found, c.Alert)
 			}
 		}
