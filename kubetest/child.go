@@ -2,7 +2,6 @@ package kubetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/rpc"
@@ -24,16 +23,6 @@ type child struct {
 	client *rpc.Client
 	stop   sync.Once
 }
-
-// pipes are the standard input and output of a process.
-type pipes struct {
-	io.ReadCloser
-	in io.WriteCloser
-}
-
-func (p pipes) Write(b []byte) (int, error) { return p.in.Write(b) }
-
-func (p pipes) Close() error { return errors.Join(p.in.Close(), p.ReadCloser.Close()) }
 
 // startChild builds cmd/api if necessary and starts it.
 func startChild(ctx context.Context) (*child, error) {
@@ -57,7 +46,10 @@ func startChild(ctx context.Context) (*child, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	p.client = rpc.NewClient(pipes{out, in})
+	p.client = rpc.NewClient(struct {
+		io.ReadCloser
+		io.Writer
+	}{out, in})
 	return p, nil
 }
 

@@ -3,15 +3,14 @@ package kubetest
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"os"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/seamark/seamark/kubetest/control"
 	"github.com/seamark/seamark/kubetest/gate"
+	"github.com/seamark/seamark/sys/certpool"
 )
 
 // EtcdMembers is the number of members of an [EtcdCluster], unless
@@ -59,13 +58,8 @@ func (c *EtcdCluster) clientTLS() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca, err := os.ReadFile(c.info.CA)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
-	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}}, nil
+	ca, err := certpool.Read(c.info.CA)
+	return &tls.Config{RootCAs: ca, Certificates: []tls.Certificate{own}}, err
 }
 
 // Endpoints returns the URLs of the members for clients, through the proxies, by

@@ -22,13 +22,6 @@ type commands struct {
 
 var _ control.Commands = (*commands)(nil)
 
-// stdio is the connection to the test: standard input and output.
-type stdio struct{}
-
-func (stdio) Read(b []byte) (int, error)  { return os.Stdin.Read(b) }
-func (stdio) Write(b []byte) (int, error) { return os.Stdout.Write(b) }
-func (stdio) Close() error                { return errors.Join(os.Stdin.Close(), os.Stdout.Close()) }
-
 // serveControl runs the commands of a test until the end of standard input.
 func serveControl() error {
 	c := &commands{}
@@ -36,8 +29,10 @@ func serveControl() error {
 	if err := s.RegisterName(control.Service, c); err != nil {
 		return err
 	}
-	var conn io.ReadWriteCloser = stdio{}
-	s.ServeConn(conn)
+	s.ServeConn(struct {
+		io.Reader
+		io.WriteCloser
+	}{os.Stdin, os.Stdout})
 	if c.server != nil {
 		c.server.Stop()
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -127,28 +128,12 @@ func apply(ctx context.Context, kubeconfig, dir string) error {
 
 // createAll creates objects concurrently, and stops at the first error.
 func createAll(ctx context.Context, client *rest.RESTClient, objects []object) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	work := make(chan object)
-	var workers sync.WaitGroup
-	for range writers {
-		workers.Go(func() {
-			for o := range work {
-				if err := create(ctx, client, o); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(writers)
 	for _, o := range objects {
-		if ctx.Err() != nil {
-			break
-		}
-		work <- o
+		work.Go(func() error { return create(ctx, client, o) })
 	}
-	close(work)
-	workers.Wait()
-	return context.Cause(ctx)
+	return work.Wait()
 }
 
 func create(ctx context.Context, client *rest.RESTClient, o object) error {
@@ -196,8 +181,11 @@ func change(ctx context.Context, kubeconfig string, from io.Reader, to io.Writer
 	if err != nil {
 		return err
 	}
-	var running sync.WaitGroup
+	var running sync.WaitGroup // of the watch
+	var writing errgroup.Group
+	writing.SetLimit(writers)
 	defer running.Wait()
+	defer writing.Wait()
 	defer cancel()
 	socket, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
@@ -208,25 +196,16 @@ func change(ctx context.Context, kubeconfig string, from io.Reader, to io.Writer
 	running.Go(func() { watch.follow(ctx, out) })
 	out.print("watching %s", socket.LocalAddr())
 
-	type order struct {
-		line int
-		text string
-	}
-	orders := make(chan order)
-	defer close(orders)
-	for range writers {
-		running.Go(func() {
-			for o := range orders {
-				if err := put(ctx, client, o.text, o.line, out); err != nil {
-					out.print("failed %d %v", o.line, err)
-				}
-			}
-		})
-	}
 	in := bufio.NewScanner(from)
 	in.Buffer(nil, 1<<20)
 	for line := 0; in.Scan(); line++ {
-		orders <- order{line, in.Text()}
+		text := in.Text()
+		writing.Go(func() error {
+			if err := put(ctx, client, text, line, out); err != nil {
+				out.print("failed %d %v", line, err)
+			}
+			return nil
+		})
 	}
 	return in.Err()
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/corefile"
@@ -128,12 +129,8 @@ func (a *agent) requests() int64 {
 
 // sum returns the sum of the series of a counter.
 func sum(text, counter string) (n int64) {
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, counter+"{") {
-			var value float64
-			_, _ = fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value)
-			n += int64(value)
-		}
+	for _, value := range metrics.Parse(text, func(family string) bool { return family == counter }) {
+		n += int64(value)
 	}
 	return n
 }
@@ -141,14 +138,14 @@ func sum(text, counter string) (n int64) {
 // startAgents starts all agents at once.
 func (r *run) startAgents(ctx context.Context) error {
 	r.fleet = make([]*agent, r.agents)
-	var starts []func() error
+	var starts errgroup.Group
 	for i := range r.agents {
-		starts = append(starts, func() (err error) {
+		starts.Go(func() (err error) {
 			r.fleet[i], err = r.start(ctx, i)
 			return err
 		})
 	}
-	if err := inParallel(len(starts), starts); err != nil {
+	if err := starts.Wait(); err != nil {
 		return err
 	}
 	return r.mark(ctx, 1)

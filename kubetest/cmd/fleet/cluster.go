@@ -6,9 +6,9 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,9 +46,10 @@ func (r *run) populate(ctx context.Context) error {
 		return err
 	}
 
-	var writes []func() error
+	var writes errgroup.Group
+	writes.SetLimit(writers)
 	add := func(s *discoveryv1.EndpointSlice) {
-		writes = append(writes, func() error {
+		writes.Go(func() error {
 			_, err := r.client.DiscoveryV1().EndpointSlices(namespace).Create(ctx, s, metav1.CreateOptions{})
 			return err
 		})
@@ -59,7 +60,7 @@ func (r *run) populate(ctx context.Context) error {
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = ip, []string{ip}
 		s.Spec.Selector = map[string]string{"app": name}
 		s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
-		writes = append(writes, func() error {
+		writes.Go(func() error {
 			_, err := r.client.CoreV1().Services(namespace).Create(ctx, s, metav1.CreateOptions{})
 			return err
 		})
@@ -89,38 +90,14 @@ func (r *run) populate(ctx context.Context) error {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i)}}
 			p.Spec.NodeName, p.Spec.Containers = nodeName(i%r.agents),
 				[]corev1.Container{{Name: "c", Image: "registry.example/app"}}
-			writes = append(writes, func() error {
+			writes.Go(func() error {
 				_, err := r.client.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
 				return err
 			})
 		}
 	}
 
-	return inParallel(writers, writes)
-}
-
-// inParallel calls functions, n at a time, and returns one of their errors.
-func inParallel(n int, all []func() error) (err error) {
-	work := make(chan func() error)
-	var running sync.WaitGroup
-	var mu sync.Mutex
-	for range n {
-		running.Go(func() {
-			for do := range work {
-				if e := do(); e != nil {
-					mu.Lock()
-					err = e
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	for _, do := range all {
-		work <- do
-	}
-	close(work)
-	running.Wait()
-	return err
+	return writes.Wait()
 }
 
 func address(a, b byte, n int) string {

@@ -25,7 +25,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -216,19 +215,7 @@ func (r *run) usage() (u usage) {
 // processorTime returns the processor time of a process, which its processor clock has.
 func processorTime(pid int) time.Duration {
 	var t unix.Timespec
-	clock := int32(^pid<<3 | 2) // CPUCLOCK_SCHED of all threads
-	if err := unix.ClockGettime(clock, &t); err == nil {
-		return time.Duration(t.Nano())
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	ticks := int64(0)
-	for _, f := range fields[11:13] {
-		n, _ := strconv.ParseInt(f, 10, 64)
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	clock := int32(^pid<<3 | 2)      // CPUCLOCK_SCHED of all threads
+	_ = unix.ClockGettime(clock, &t) // zero if the process has ended
+	return time.Duration(t.Nano())
 }
