@@ -14,21 +14,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func tokenFlag(c *cobra.Command, file *string) {
-	c.Flags().StringVar(file, "token-file", "",
-		"`FILE` with the token of the server (default: $"+adminclient.TokenVariable+")")
-}
-
 // show writes value as JSON, or calls text to write it for a person.
 func (a *adminFlags) show(w io.Writer, value any, text func()) error {
 	if a.output == "text" {
 		text()
 		return nil
 	}
-	if err := indented(escaped{w}, value); err != nil {
-		return failure{err}
-	}
-	return nil
+	return failed(indented(escaped{w}, value))
 }
 
 // An escaped writer writes JSON text in ASCII. It must receive whole characters: names and
@@ -89,14 +81,8 @@ func (p *program) cacheCommand() *cobra.Command {
 		Short: "List or remove the cached answers of a running server",
 		Example: `  seamark cache list example.org --type A
   seamark cache flush www.example.org`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("want list or flush, got %q", args[0])
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	wantsCommand(c, "list or flush")
 	c.AddCommand(p.cacheListCommand(), p.cacheFlushCommand())
 	return c
 }
@@ -154,7 +140,7 @@ func (p *program) cacheListCommand() *cobra.Command {
 	c.Flags().IntVar(&limit, "limit", 100, "list at most this many")
 	complete(c, "type", commonTypes...)
 	a.flags(c)
-	a.outputFlag(c)
+	outputFlag(c, &a.output)
 	return c
 }
 
@@ -235,7 +221,7 @@ server blocks that have the directive admin, in all servers that it finds. A dot
 		},
 	}
 	a.flags(c)
-	a.outputFlag(c)
+	outputFlag(c, &a.output)
 	return c
 }
 

@@ -50,14 +50,8 @@ Linked as kubectl-seamark in PATH, the program is a plugin: kubectl seamark cana
   seamark canary status
   seamark canary promote --dry-run
   seamark canary rollback`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("want start, status, promote or rollback, got %q", args[0])
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	wantsCommand(c, "start, status, promote or rollback")
 
 	flags := c.PersistentFlags()
 	flags.SortFlags = false
@@ -184,10 +178,7 @@ func (p *program) canarySubcommand(
 				return err
 			}
 			defer o.API.Close()
-			if err := run(c.Context(), o); err != nil {
-				return failure{err}
-			}
-			return nil
+			return failed(run(c.Context(), o))
 		},
 	}
 	c.Flags().BoolVar(&f.DryRun, "dry-run", false, "print the commands, change nothing")
@@ -214,10 +205,7 @@ func (p *program) canaryStatus(c *cobra.Command, f *canaryFlags) error {
 	if err == nil && len(status.Stop) > 0 {
 		err = errors.New("the stop rule applies: seamark canary rollback returns to the old server")
 	}
-	if err != nil {
-		return failure{err}
-	}
-	return nil
+	return failed(err)
 }
 
 func (p *program) canaryOptions(f *canaryFlags) (canary.Options, error) {

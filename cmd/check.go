@@ -69,9 +69,8 @@ The exit status is 1 if there is an error or, with --strict, a warning.`,
 }
 
 func (p *program) runCheck(c *cobra.Command, f checkFlags, files []string) error {
-	write := findingWriters[f.output]
-	if write == nil && f.output != "text" {
-		return fmt.Errorf("--output: want text, json, sarif or github, got %q", f.output)
+	if err := oneOf("output", f.output, "text", "json", "sarif", "github"); err != nil {
+		return err
 	}
 	least, most := 1, -1
 	if f.cluster {
@@ -96,7 +95,7 @@ func (p *program) runCheck(c *cobra.Command, f checkFlags, files []string) error
 	if err != nil {
 		return failure{err}
 	}
-	if write != nil {
+	if write := findingWriters[f.output]; write != nil {
 		err = write(p.out, p.build.Version, found)
 	} else {
 		p.writeFindings(names, found)
@@ -177,12 +176,7 @@ func (p *program) findings(
 		}
 		names = append(names, name)
 		errs, warnings := check(file)
-		for _, err := range errs {
-			found = append(found, newFinding(name, "error", err))
-		}
-		for _, err := range warnings {
-			found = append(found, newFinding(name, "warning", err))
-		}
+		found = append(found, newFindings(name, errs, warnings)...)
 	}
 	return names, found, nil
 }
@@ -248,10 +242,7 @@ func (p *program) planCommand() *cobra.Command {
 			default:
 				err = plan.Describe(p.out)
 			}
-			if err != nil {
-				return failure{err}
-			}
-			return nil
+			return failed(err)
 		},
 	}
 

@@ -63,6 +63,14 @@ type program struct {
 // A failure is the error of a command whose command line is valid.
 type failure struct{ error }
 
+// failed returns err as a failure, if it is one.
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure{err}
+}
+
 func (p *program) run(ctx context.Context, args []string) (code int) {
 	out := &commandOutput{out: p.out}
 	p.out = out
@@ -87,13 +95,7 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 
 	// cobra's command prints its help at an unknown shell, with status 0.
 	if c := subcommand(root, "completion"); c != nil {
-		c.Args = func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("want bash, fish, powershell or zsh, got %q", args[0])
-			}
-			return nil
-		}
-		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		wantsCommand(c, "bash, fish, powershell or zsh")
 	}
 
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // others need no time for it
@@ -106,7 +108,7 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 
 // report prints the error of a command, and returns the exit status.
 func (p *program) report(c *cobra.Command, err error, out *commandOutput) (code int) {
-	var failed failure
+	var f failure
 	var status exitStatus
 	switch {
 	case err == nil:
@@ -118,8 +120,8 @@ func (p *program) report(c *cobra.Command, err error, out *commandOutput) (code 
 		return 2
 	case errors.As(err, &status):
 		return int(status)
-	case errors.As(err, &failed):
-		fmt.Fprintln(p.err, visible(failed.Error()))
+	case errors.As(err, &f):
+		fmt.Fprintln(p.err, visible(f.Error()))
 		return 1
 	case out.err != nil: // of a command of cobra's
 		fmt.Fprintf(p.err, "seamark: writing the output: %v\n", out.err)
@@ -155,6 +157,17 @@ func arguments(least, most int) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// wantsCommand makes a command that only has subcommands print its help, and refuse other words.
+func wantsCommand(c *cobra.Command, names string) {
+	c.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("want %s, got %q", names, args[0])
+		}
+		return nil
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 }
 
 func (p *program) root() *cobra.Command {

@@ -34,10 +34,7 @@ func (p *program) runUntilSignal(c *cobra.Command, run func(context.Context) err
 	// Writing to a closed standard error must not end the process. The signal is
 	// caught and not ignored, because child processes inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	if err := run(c.Context()); err != nil {
-		return failure{err}
-	}
-	return nil
+	return failed(run(c.Context()))
 }
 
 // klogLogger returns a logger to out at the level of klog's flags, or with debug

@@ -61,10 +61,7 @@ Corefile does not cover. Convert does not contact a cluster.`,
 			default:
 				_, err = io.WriteString(p.out, result.Corefile)
 			}
-			if err != nil {
-				return failure{err}
-			}
-			return nil
+			return failed(err)
 		},
 	}
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/operate/doctor"
 	"github.com/spf13/cobra"
@@ -31,11 +30,12 @@ not be examined.`,
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			o, err := source.options()
+			session, err := source.session()
 			if err != nil {
 				return incomplete{err}
 			}
-			return p.doctor(c.Context(), o, output)
+			defer session.Close()
+			return p.doctor(c.Context(), session, output)
 		},
 	}
 	source.flags(c)
@@ -43,13 +43,7 @@ not be examined.`,
 	return c
 }
 
-func (p *program) doctor(ctx context.Context, source cluster.Options, output string) error {
-	api, err := apiserver.NewSession(source)
-	if err != nil {
-		return incomplete{err}
-	}
-	defer api.Close()
-
+func (p *program) doctor(ctx context.Context, api *apiserver.Session, output string) error {
 	report, err := doctor.Run(ctx, api)
 	if err != nil {
 		return incomplete{err}

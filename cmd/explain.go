@@ -7,12 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/local"
@@ -22,13 +20,11 @@ import (
 
 // explainFlags are the flags of the command explain.
 type explainFlags struct {
-	conf, manifests string
-	running         adminFlags // of running servers
-	port            flags.Port
-	portSet         bool
-	client, server  string
-	timeout         time.Duration
-	query           queryFlags // of --pod
+	local          serve      // conf, manifests and port of a server in this process
+	running        adminFlags // of running servers
+	portSet        bool
+	client, server string
+	pod, domain    string
 }
 
 func (p *program) explainCommand() *cobra.Command {
@@ -66,25 +62,25 @@ The exit status is 1 if no name has a record.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			e.portSet = c.Flags().Changed("dns.port")
-			e.timeout, e.query.source = e.running.timeout, e.running.cluster
 			return p.explain(c.Context(), e, args)
 		},
 	}
 
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&e.conf, "conf", "", `Corefile of the server, "-" for standard input (default "Corefile" if it exists)`)
-	f.StringVar(&e.manifests, "manifests", "",
+	f.StringVar(&e.local.conf, "conf", "",
+		`Corefile of the server, "-" for standard input (default "Corefile" if it exists)`)
+	f.StringVar(&e.local.manifests, "manifests", "",
 		"explain the cluster described by the YAML and JSON files of this folder, without a Corefile")
 	f.StringVar(&e.client, "client", "", "`IP` address of the client (default: that of --pod, or 127.0.0.1)")
 	f.StringVar(&e.server, "server", "",
 		"`ADDRESS` of the Corefile that receives the query, such as dns://:53 (default the first)")
-	f.StringVar(&e.query.pod, "pod", "", "resolve as this pod: `NAMESPACE/NAME`")
-	f.StringVar(&e.query.domain, "cluster-domain", "cluster.local", "the kubelet's clusterDomain")
-	portFlag(c, &e.port)
+	f.StringVar(&e.pod, "pod", "", "resolve as this pod: `NAMESPACE/NAME`")
+	f.StringVar(&e.domain, "cluster-domain", "cluster.local", "the kubelet's clusterDomain")
+	portFlag(c, &e.local.port)
 	e.running.flagsWithPod(c, "server-pod")
 	e.running.timeout, f.Lookup("timeout").DefValue = 30*time.Second, "30s"
-	e.running.outputFlag(c)
+	outputFlag(c, &e.running.output)
 	return c
 }
 
@@ -110,18 +106,18 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 		}
 	}
 
-	pod, ok := objectKey(e.query.pod)
+	pod, ok := objectKey(e.pod)
 	switch {
-	case e.query.pod != "" && !ok:
-		return fmt.Errorf("--pod: want NAMESPACE/NAME, got %q", e.query.pod)
-	case e.conf != "" && e.manifests != "":
+	case e.pod != "" && !ok:
+		return fmt.Errorf("--pod: want NAMESPACE/NAME, got %q", e.pod)
+	case e.local.conf != "" && e.local.manifests != "":
 		return errors.New("set only one of --manifests and --conf")
-	case e.selectsServers() && (e.conf != "" || e.manifests != "" || e.portSet):
+	case e.selectsServers() && (e.local.conf != "" || e.local.manifests != "" || e.portSet):
 		return errors.New("flags such as --admin and --namespace ask running servers:" +
 			" they have no --conf, --manifests and --dns.port")
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	ctx, cancel := context.WithTimeout(ctx, e.running.timeout)
 	defer cancel()
 	found, stop, err := p.explainers(ctx, e)
 	if err != nil {
@@ -130,7 +126,7 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 	defer stop()
 
 	names := []string{q.Name}
-	if e.query.pod != "" {
+	if e.pod != "" {
 		config, address, err := p.podConfig(ctx, e, found[0].explainer, pod)
 		if err != nil {
 			return failure{err}
@@ -189,8 +185,7 @@ func unanswered(results []explain.Result) error {
 
 // explainers returns the servers that e selects, and a function that releases them.
 func (p *program) explainers(ctx context.Context, e explainFlags) (found []namedExplainer, stop func(), err error) {
-	_, noCorefile := os.Stat(defaultFile)
-	if e.selectsServers() || e.conf == "" && e.manifests == "" && noCorefile != nil && !e.portSet {
+	if e.selectsServers() || e.local.conf == "" && e.local.manifests == "" && !exists(defaultFile) && !e.portSet {
 		running, stop, err := e.running.find(ctx)
 		if err != nil {
 			return nil, nil, withoutCorefile(e, err)
@@ -204,7 +199,7 @@ func (p *program) explainers(ctx context.Context, e explainFlags) (found []named
 	if e.running.tokenFile != "" {
 		return nil, nil, errors.New("--token-file needs --admin")
 	}
-	own, err := p.startLocal(ctx, e)
+	own, err := p.startLocal(ctx, e.local)
 	if err != nil {
 		return nil, nil, failure{err}
 	}
@@ -236,18 +231,18 @@ type explainer interface {
 	Explain(context.Context, explain.Query) (explain.Result, error)
 }
 
-// startLocal starts the server that e selects.
-func (p *program) startLocal(ctx context.Context, e explainFlags) (*local.Server, error) {
-	if _, err := os.Stat(defaultFile); e.conf == "" && e.manifests == "" && err != nil { // --dns.port is set
+// startLocal starts the server of a Corefile or a folder.
+func (p *program) startLocal(ctx context.Context, s serve) (*local.Server, error) {
+	if s.conf == "" && s.manifests == "" && !exists(defaultFile) { // --dns.port is set
 		return nil, errors.New("no file Corefile in this directory: set --conf FILE or --manifests FOLDER")
 	}
-	read, err := p.reader(serve{conf: e.conf, manifests: e.manifests})
+	read, err := p.reader(s)
 	if err != nil {
 		return nil, err
 	}
 	reading := read()
 	o := p.options(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	o.Port = uint16(e.port)
+	o.Port = uint16(s.port)
 	if reading.Err != nil {
 		return nil, corefile.Sorted(reading.Err)
 	}

@@ -24,7 +24,7 @@ func (p *program) podConfig(
 	ctx context.Context, e explainFlags, server explainer, key cluster.Key,
 ) (config resolvconf.Config, address netip.Addr, err error) {
 	var folders []string
-	if own, ok := server.(*local.Server); ok && e.query.source == (sourceFlags{}) {
+	if own, ok := server.(*local.Server); ok && e.running.cluster == (sourceFlags{}) {
 		folders = own.Manifests()
 	}
 
@@ -34,7 +34,7 @@ func (p *program) podConfig(
 		m, text, err = folderPod(ctx, folders, key)
 	} else {
 		var session *apiserver.Session
-		if session, err = e.query.source.session(); err == nil {
+		if session, err = e.running.cluster.session(); err == nil {
 			defer session.Close()
 			m, text, err = apiPod(ctx, session, key)
 		}
@@ -42,22 +42,30 @@ func (p *program) podConfig(
 	if err != nil {
 		return config, address, err
 	}
-	pod, _, err := m.Pod(resolvconf.Flags{})
-	if err != nil {
-		return config, address, err
-	}
 
 	// The nameservers do not matter: explain queries none of them.
-	nameserver := netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	kubelet := resolvconf.Kubelet{
-		ClusterDomain: e.query.domain, ClusterDNS: []netip.Addr{nameserver}, Node: new(resolvconf.Config),
+	config, err = p.kubeletConfig(m, e.domain, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	address, _ = netip.ParseAddr(text)
+	return config, address, err
+}
+
+// kubeletConfig returns the resolv.conf that a kubelet writes for the pod of a manifest.
+func (p *program) kubeletConfig(m resolvconf.Manifest, domain string, dns netip.Addr) (c resolvconf.Config, err error) {
+	pod, _, err := m.Pod(resolvconf.Flags{})
+	if err != nil {
+		return c, err
 	}
-	config, comments := kubelet.Form(pod)
+	kubelet := resolvconf.Kubelet{ClusterDomain: domain, ClusterDNS: []netip.Addr{dns}, Node: new(resolvconf.Config)}
+	c, comments := kubelet.Form(pod)
+	p.showComments(comments)
+	return c, nil
+}
+
+// showComments shows what is not in a resolv.conf, and why.
+func (p *program) showComments(comments []string) {
 	for _, comment := range comments {
 		fmt.Fprintf(p.err, "# %s\n", comment)
 	}
-	address, _ = netip.ParseAddr(text)
-	return config, address, nil
 }
 
 // apiPod reads a Pod from the API server.

@@ -28,12 +28,31 @@ func (f finding) text() string {
 	return (&corefile.Error{File: f.File, Line: f.Line, Path: f.Directive, Text: f.Message}).Error()
 }
 
+// message returns the message with its directive, if it has one.
+func (f finding) message() string {
+	if f.Directive == "" {
+		return f.Message
+	}
+	return f.Directive + ": " + f.Message
+}
+
 // newFinding returns err, which is about file, as a finding.
 func newFinding(file, level string, err error) finding {
 	if e, ok := errors.AsType[*corefile.Error](err); ok {
 		return finding{e.File, e.Line, level, e.Path, e.Text, file}
 	}
 	return finding{File: file, Level: level, Message: err.Error(), checked: file}
+}
+
+// newFindings returns errors and warnings about a file as findings.
+func newFindings(file string, errs, warnings []error) (found []finding) {
+	for _, err := range errs {
+		found = append(found, newFinding(file, "error", err))
+	}
+	for _, err := range warnings {
+		found = append(found, newFinding(file, "warning", err))
+	}
+	return found
 }
 
 // findingWriters write findings in the formats of check --output.
@@ -60,12 +79,8 @@ func writeGitHub(w io.Writer, _ string, found []finding) error {
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	message := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	for _, f := range found {
-		text := f.Message
-		if f.Directive != "" {
-			text = f.Directive + ": " + text
-		}
 		_, err := fmt.Fprintf(w, "::%s file=%s,line=%d::%s\n",
-			f.Level, property.Replace(f.File), max(f.Line, 1), message.Replace(text))
+			f.Level, property.Replace(f.File), max(f.Line, 1), message.Replace(f.message()))
 		if err != nil {
 			return err
 		}
@@ -124,11 +139,7 @@ func writeSARIF(w io.Writer, version string, found []finding) error {
 		if f.Line > 0 {
 			at.Region = &region{f.Line}
 		}
-		message := f.Message
-		if f.Directive != "" {
-			message = f.Directive + ": " + message
-		}
-		results = append(results, result{rule, f.Level, text{message}, []location{{at}}})
+		results = append(results, result{rule, f.Level, text{f.message()}, []location{{at}}})
 	}
 
 	return indented(w, struct {

@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
 
 	"github.com/seamark/seamark/corefile"
@@ -11,6 +12,7 @@ import (
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/sys/filepages"
 	"github.com/seamark/seamark/sys/linewriter"
+	"github.com/seamark/seamark/sys/memory"
 )
 
 // follow serves the text of a Corefile until ctx ends. Errors in the text name
@@ -24,23 +26,26 @@ func (p *program) follow(ctx context.Context, out *linewriter.Writer, log *slog.
 func (p *program) options(log *slog.Logger) server.Options {
 	o := server.Options{Directives: p.directives, Port: 53, Log: log, Metrics: new(metrics.Registry)}
 	o.Default = p.admin.directive()
-	o.Memory = detectMemory(log)
+	o.Memory = memory.Detect(os.DirFS("/"))
+	o.Memory.Log(log)
 	p.build.register(o.Metrics)
 	return o
 }
 
-// planned plans server blocks and returns the errors. It logs nothing.
-func planned(o server.Options, blocks []corefile.Server) error {
-	o.Log, o.Level, o.Metrics, o.Memory = slog.New(slog.DiscardHandler), nil, new(metrics.Registry), nil
-	_, err := server.NewPlan(blocks, o)
-	return err
+// planned returns a function that plans server blocks and returns the errors. It logs nothing.
+func planned(o server.Options) func([]corefile.Server) error {
+	return func(blocks []corefile.Server) error {
+		o.Log, o.Level, o.Metrics, o.Memory = slog.New(slog.DiscardHandler), nil, new(metrics.Registry), nil
+		_, err := server.NewPlan(blocks, o)
+		return err
+	}
 }
 
 // serves runs a server with the Corefile that read returns, and with the
 // ConfigMaps that the Corefile names.
 func (p *program) serves(ctx context.Context, r *server.Run, read func() corefile.Reading) error {
 	f := kubedns.NewFollower(read, r.Log, r.Metrics)
-	f.Check = func(blocks []corefile.Server) error { return planned(r.Options, blocks) }
+	f.Check = planned(r.Options)
 	defer f.Stop()
 	r.Read, r.Changed = f.Read, f.Changed()
 	ctx, cancel := context.WithCancel(ctx)
@@ -48,8 +53,5 @@ func (p *program) serves(ctx context.Context, r *server.Run, read func() corefil
 	defer releases.Wait()
 	defer cancel()
 	releases.Go(func() { filepages.ReleaseAfterStart(ctx) })
-	if err := r.Serve(ctx); err != nil {
-		return failure{err}
-	}
-	return nil
+	return failed(r.Serve(ctx))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/spf13/cobra"
 )
 
@@ -41,10 +42,7 @@ With --diff it prints the changes, and the exit status is 1 if there are any.`,
 		case file == "-" && overwrite:
 			return errors.New("--overwrite: want a file, got standard input")
 		}
-		if err := p.format(file, overwrite, difference); err != nil {
-			return failure{err}
-		}
-		return nil
+		return failed(p.format(file, overwrite, difference))
 	}
 	return c
 }
@@ -96,19 +94,8 @@ func replaceFile(file string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-
-	// The new file is complete before it replaces the old one.
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(info.Mode().Perm())
-	}
-	if err = cmp.Or(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
+	return watch.Replace(file, info.Mode().Perm(), func(f *os.File) error {
+		_, err := f.Write(data)
+		return cmp.Or(err, f.Chmod(info.Mode().Perm())) // whatever the umask is
+	})
 }

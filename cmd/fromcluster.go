@@ -100,15 +100,10 @@ func (p *program) checkCluster(
 		}
 	}
 
-	add := func(level string, list []error) {
-		for _, err := range list {
-			f := newFinding(file, level, err)
-			f.File, f.Message = asMounted.Replace(f.File), asMounted.Replace(f.Message)
-			found = append(found, f)
-		}
+	for _, f := range newFindings(file, errs, warnings) {
+		f.File, f.Message = asMounted.Replace(f.File), asMounted.Replace(f.Message)
+		found = append(found, f)
 	}
-	add("error", errs)
-	add("warning", warnings)
 	return files, found, nil
 }
 

@@ -94,8 +94,9 @@ func (p *program) nanny(
 	}
 
 	if !n.Restart && n.ConfigDir != "" {
-		check := func(blocks []corefile.Server) error { return planned(r.Options, blocks) }
-		s := nanny.Snapshot{Dir: n.ConfigDir, Period: n.SyncInterval, Log: log, Metrics: r.Metrics, Check: check}
+		s := nanny.Snapshot{
+			Dir: n.ConfigDir, Period: n.SyncInterval, Log: log, Metrics: r.Metrics, Check: planned(r.Options),
+		}
 		if text, err = s.Corefile(ctx, &tasks, text); err != nil {
 			return failure{err}
 		}

@@ -5,13 +5,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/nodecache"
-	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/node/capture"
 	"github.com/seamark/seamark/node/supervisor"
 	"github.com/seamark/seamark/node/tcx"
@@ -164,10 +164,7 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 	case options.Supervise:
 		return p.superviseNode(options, klog)
 	}
-	if err := p.serveNode(ctx, options, klog, worker); err != nil {
-		return failure{err}
-	}
-	return nil
+	return failed(p.serveNode(ctx, options, klog, worker))
 }
 
 // serveNode answers queries. The worker is nil if there is no supervisor.
@@ -188,8 +185,7 @@ func (p *program) serveNode(
 	// node at most.
 	o.Port, o.Readers = options.Port, 1
 	count := setupErrors(o.Metrics, worker)
-	check := func(blocks []corefile.Server) error { return planned(o, blocks) }
-	f, err := nodecache.NewFollower(options, os.Getenv, check, log, count("configmap"))
+	f, err := nodecache.NewFollower(options, os.Getenv, planned(o), log, count("configmap"))
 	if err != nil {
 		return err
 	}
@@ -265,6 +261,15 @@ func (p *program) openNode(
 		forget()
 		network.Close()
 	}, nil
+}
+
+// collectOften makes Go's garbage collector run when the heap has grown by a quarter, in place
+// of the whole. Most memory of a node's cache are answers, and it makes little garbage; its
+// supervisor has little memory at all. The environment variable GOGC takes precedence.
+func collectOften() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(25)
+	}
 }
 
 // NodeTimes are times of the command node that its tests change. Zero means the default.

@@ -43,11 +43,7 @@ func (f *podFlags) read(ctx context.Context, timeout time.Duration) (podsByAddre
 	if !f.show {
 		return nil, nil
 	}
-	o, err := f.source.options()
-	if err != nil {
-		return nil, err
-	}
-	session, err := apiserver.NewSession(o)
+	session, err := f.source.session()
 	if err != nil {
 		return nil, err
 	}

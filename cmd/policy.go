@@ -43,7 +43,7 @@ parent as *.PARENT, unless the parent is a public suffix, such as co.uk.`,
 	}
 	c.Flags().BoolVar(&suffixes, "suffixes", false, "write *.PARENT in place of ten or more names below one parent")
 	a.flags(c)
-	a.outputFlag(c)
+	outputFlag(c, &a.output)
 	return c
 }
 

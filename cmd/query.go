@@ -145,9 +145,7 @@ func (p *program) showStep(s stub.Step) {
 func (p *program) queryConfig(ctx context.Context, q queryFlags, key cluster.Key) (resolvconf.Config, error) {
 	if q.pod == "" {
 		config, comments, err := resolvconf.ReadNode(q.file)
-		for _, comment := range comments {
-			fmt.Fprintf(p.err, "# %s\n", comment)
-		}
+		p.showComments(comments)
 		return config, err
 	}
 
@@ -161,27 +159,15 @@ func (p *program) queryConfig(ctx context.Context, q queryFlags, key cluster.Key
 	if err != nil {
 		return resolvconf.Config{}, err
 	}
-	pod, _, err := manifest.Pod(resolvconf.Flags{})
-	if err != nil {
-		return resolvconf.Config{}, err
-	}
-
-	kubelet := resolvconf.Kubelet{ClusterDomain: q.domain, Node: new(resolvconf.Config)}
 	address, err := clusterDNS(ctx, session)
 	switch {
 	case err == nil:
-		kubelet.ClusterDNS = []netip.Addr{address}
 	case q.servers == nil:
 		return resolvconf.Config{}, fmt.Errorf("%w: set --server", err)
 	default:
-		kubelet.ClusterDNS = []netip.Addr{netip.MustParseAddrPort(query.WithPort(q.servers[0])).Addr()}
+		address = netip.MustParseAddrPort(query.WithPort(q.servers[0])).Addr()
 	}
-
-	config, comments := kubelet.Form(pod)
-	for _, comment := range comments {
-		fmt.Fprintf(p.err, "# %s\n", comment)
-	}
-	return config, nil
+	return p.kubeletConfig(manifest, q.domain, address)
 }
 
 // clusterDNS returns the address of the Service kube-dns.

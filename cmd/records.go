@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/observe/inventory"
@@ -67,8 +68,7 @@ listens on no address, as explain does.`,
 
 			differ := false
 			if conf+manifests != "" {
-				e := explainFlags{conf: conf, manifests: manifests, timeout: a.timeout}
-				err = p.localRecords(c.Context(), e, filter, yield)
+				err = p.localRecords(c.Context(), serve{conf: conf, manifests: manifests}, a.timeout, filter, yield)
 			} else {
 				found, stop, usage := a.find(c.Context())
 				if usage != nil {
@@ -102,7 +102,7 @@ listens on no address, as explain does.`,
 	complete(c, "type", commonTypes...)
 	complete(c, "directive", p.answering()...)
 	a.flags(c)
-	a.outputFlag(c)
+	outputFlag(c, &a.output)
 	return c
 }
 
@@ -165,13 +165,13 @@ func (p *program) serverRecords(
 	return differ, nil
 }
 
-// localRecords passes the selected records of the server that e selects to yield.
+// localRecords passes the selected records of a server in this process to yield.
 func (p *program) localRecords(
-	ctx context.Context, e explainFlags, filter inventory.Filter, yield func(serverRecord) error,
+	ctx context.Context, s serve, timeout time.Duration, filter inventory.Filter, yield func(serverRecord) error,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	own, err := p.startLocal(ctx, e)
+	own, err := p.startLocal(ctx, s)
 	if err != nil {
 		return err
 	}

@@ -62,10 +62,8 @@ func (p *program) resolvconf(r resolvconfFlags) error {
 
 	c, comments, err := r.form(p.in, kubelet, flags)
 	json := r.output == "json" && err == nil
-	for _, comment := range comments {
-		if !json {
-			fmt.Fprintf(p.err, "# %s\n", comment)
-		}
+	if !json {
+		p.showComments(comments)
 	}
 	switch {
 	case json:
@@ -73,10 +71,7 @@ func (p *program) resolvconf(r resolvconfFlags) error {
 	case err == nil:
 		_, err = io.WriteString(p.out, c.String())
 	}
-	if err != nil {
-		return failure{err}
-	}
-	return nil
+	return failed(err)
 }
 
 // A resolvconfJSON is the output of --output json.

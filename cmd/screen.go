@@ -69,8 +69,8 @@ func (p *program) watch(ctx context.Context, s screen, show func() error) error 
 		state := &frame{console: p.console()}
 		p.out = state
 		err := show()
-		if failed, ok := errors.AsType[failure](err); ok { // it may answer later
-			fmt.Fprintln(state, visible(failed.Error()))
+		if f, ok := errors.AsType[failure](err); ok { // it may answer later
+			fmt.Fprintln(state, visible(f.Error()))
 		} else if err != nil && !errors.As(err, new(different)) {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 
@@ -77,8 +76,8 @@ func (p *program) serve(ctx context.Context, s serve) error {
 		return errors.New("set only one of --manifests and --conf;" +
 			` in a Corefile, write "manifests DIR" into the kubernetes block`)
 	}
-	if s.logFormat != "text" && s.logFormat != "json" {
-		return fmt.Errorf("--log-format: want text or json, got %q", s.logFormat)
+	if err := oneOf("log-format", s.logFormat, "text", "json"); err != nil {
+		return err
 	}
 	out := newOutput(p.log())
 	defer out.Stop()
@@ -121,7 +120,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 		r.Out = greet
 	}
 
-	if _, err := os.Stat(defaultFile); s.conf == "" && s.manifests == "" && err != nil {
+	if s.conf == "" && s.manifests == "" && !exists(defaultFile) {
 		log.Warn("No Corefile in this directory: answering every query with the client's address, as CoreDNS does")
 		if err := p.serves(ctx, &r, read); err != nil {
 			return failure{fmt.Errorf("%w\n%s", err, p.asTyped(usual))}
@@ -178,7 +177,7 @@ func (p *program) reader(s serve) (func() corefile.Reading, error) {
 		text = string(all)
 	case file == "":
 		file = defaultFile
-		if _, err := os.Stat(file); err != nil {
+		if !exists(file) {
 			file, text = "(no Corefile)", fallback
 		}
 	}

@@ -56,7 +56,8 @@ func (a *adminFlags) flagsWithPod(c *cobra.Command, pod string) {
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringArrayVar(&a.addresses, "admin", nil, adminUsage+"; may be repeated (default: find servers)")
-	tokenFlag(c, &a.tokenFile)
+	f.StringVar(&a.tokenFile, "token-file", "",
+		"`FILE` with the token of the server (default: $"+adminclient.TokenVariable+")")
 	f.StringVarP(&a.namespace, "namespace", "n", servers.Namespace, "`NAMESPACE` of the servers' pods")
 	f.StringVar(&a.pod, pod, "", "look into this pod: `[NAMESPACE/]NAME`")
 	f.StringVar(&a.selector, "selector", "", "`LABELS` of the servers' pods (default "+servers.Selector+
@@ -65,11 +66,6 @@ func (a *adminFlags) flagsWithPod(c *cobra.Command, pod string) {
 	f.IntVar(&a.port, "port", 0, "`PORT` of admin in the pods (default: that of their flag --admin, or 8053)")
 	a.cluster.flags(c)
 	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "how long to wait for a server")
-}
-
-// outputFlag adds the flag of the format.
-func (a *adminFlags) outputFlag(c *cobra.Command) {
-	outputFlag(c, &a.output)
 }
 
 // check returns the errors of the command line.

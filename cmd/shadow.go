@@ -273,7 +273,7 @@ func (p *program) asker(ctx context.Context, s shadowFlags) (shadow.Asker, func(
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	server, err := p.startLocal(ctx, explainFlags{conf: s.conf, manifests: s.manifests, port: 53})
+	server, err := p.startLocal(ctx, serve{conf: s.conf, manifests: s.manifests, port: 53})
 	if err != nil {
 		return nil, nil, err
 	}

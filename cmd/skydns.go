@@ -9,7 +9,6 @@ import (
 
 	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/skydns"
-	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )
@@ -113,15 +112,11 @@ func (p *program) serveSkyDNS(c *cobra.Command, options skydns.Flags) error {
 	defer out.Stop()
 	log := server.NewLog(out, slog.LevelInfo)
 	o := p.options(log)
-	check := func(blocks []corefile.Server) error { return planned(o, blocks) }
-	f := skydns.NewFollower(options, os.Getenv, check, log)
+	f := skydns.NewFollower(options, os.Getenv, planned(o), log)
 	defer f.Stop()
 
 	r := server.Run{
 		Options: o, Read: f.Read, Changed: f.Changed(), Out: out, Greeting: p.build.String(), Signals: p.signals,
 	}
-	if err := r.Serve(c.Context()); err != nil {
-		return failure{err}
-	}
-	return nil
+	return failed(r.Serve(c.Context()))
 }

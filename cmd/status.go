@@ -96,7 +96,7 @@ wrong.`,
 		},
 	}
 	a.flags(c)
-	a.outputFlag(c)
+	outputFlag(c, &a.output)
 	s.flags(c)
 	return c
 }
@@ -237,10 +237,8 @@ func behind(replicas []replica) string {
 
 // corefileHash returns the hash of the Corefile that a server with the directive reload runs.
 func corefileHash(s *adminclient.Status) string {
-	for name := range s.Metrics {
-		if family, labels := metrics.ParseSeries(name); family == "coredns_reload_version_info" {
-			return labels["value"]
-		}
+	for hash := range series(s, "coredns_reload_version_info", "value") {
+		return hash
 	}
 	return ""
 }

@@ -71,9 +71,6 @@ type upstreamState struct {
 
 // newServerState returns the state of a server for programs.
 func newServerState(s *adminclient.Status) *serverState {
-	if s == nil {
-		return nil
-	}
 	state := &serverState{
 		Host: s.Host, Version: s.Version, ProcessStarted: s.ProcessStarted, Started: s.Started,
 		Ready: s.Ready, Unready: s.Unready, Summary: s.Summary, Conditions: s.Conditions, Servers: s.Servers,
@@ -105,11 +102,10 @@ func newServerState(s *adminclient.Status) *serverState {
 		d := dataState{Resource: kind, Objects: objects(kind)}
 		n, known := synced[kind]
 		if known {
-			d.Synced = new(bool)
-			*d.Synced = n != 0
+			d.Synced = new(n != 0)
 		}
-		if age := ages[kind]; !known || n != 0 {
-			d.AgeSeconds = &age
+		if !known || n != 0 {
+			d.AgeSeconds = new(ages[kind])
 		}
 		state.Data = append(state.Data, d)
 	}
@@ -117,8 +113,7 @@ func newServerState(s *adminclient.Status) *serverState {
 	stale := series(s, "seamark_kubernetes_stale", "zones")
 	hash := get(hashFamily, "zones")
 	for _, zones := range slices.Sorted(maps.Keys(stale)) {
-		fromSnapshot := stale[zones] != 0
-		state.Zones = append(state.Zones, zoneState{zones, hash(zones), &fromSnapshot})
+		state.Zones = append(state.Zones, zoneState{zones, hash(zones), new(stale[zones] != 0)})
 	}
 
 	up := series(s, "seamark_forward_upstream_up", "to")
@@ -150,6 +145,5 @@ func inSeconds(d *time.Duration) *float64 {
 	if d == nil {
 		return nil
 	}
-	seconds := d.Seconds()
-	return &seconds
+	return new(d.Seconds())
 }

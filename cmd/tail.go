@@ -75,7 +75,7 @@ Ctrl-C ends the command with status 0.`,
 	complete(c, "rcode", "NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP")
 	complete(c, "source", p.answering()...)
 	a.flags(c)
-	a.outputFlag(c)
+	outputFlag(c, &a.output)
 	pods.flags(c, &a.cluster)
 
 	c.RunE = func(c *cobra.Command, _ []string) error {

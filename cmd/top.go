@@ -99,7 +99,7 @@ the clients, and the workloads that own them.`,
 
 	c.Flags().IntVar(&limit, "limit", 20, "show at most this many; 5 without a list")
 	a.flags(c)
-	a.outputFlag(c)
+	outputFlag(c, &a.output)
 	pods.flags(c, &a.cluster)
 	s.flags(c)
 	return c

@@ -48,14 +48,11 @@ func (p *program) versionCommand() *cobra.Command {
 		if output == "text" {
 			return p.showVersion()
 		}
-		if err := indented(p.out, struct {
+		return failed(indented(p.out, struct {
 			Build
 			Go       string `json:"go"`
 			Platform string `json:"platform"`
-		}{p.build, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}); err != nil {
-			return failure{err}
-		}
-		return nil
+		}{p.build, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}))
 	}
 	return c
 }
