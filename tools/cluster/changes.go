@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -65,18 +63,16 @@ func (t *conformance) changeCanary(ctx context.Context) error {
 		return err
 	}
 	for _, step := range canarySteps {
-		if _, err := output(t.canary(ctx, step)); err != nil {
+		if _, err := t.canary(ctx, step); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// canary returns a command of seamark canary.
-func (t *conformance) canary(ctx context.Context, args string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, t.file("bin", "seamark"), append([]string{"canary"}, strings.Fields(args)...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+t.file("kubeconfig"))
-	return cmd
+// canary runs a command of seamark canary.
+func (t *conformance) canary(ctx context.Context, args string) ([]byte, error) {
+	return t.seamark(ctx, append([]string{"canary"}, strings.Fields(args)...)...)
 }
 
 // interruptCanary interrupts each step of a canary as ctrl-C does, and continues it with the same
@@ -90,7 +86,7 @@ func (t *conformance) interruptCanary(ctx context.Context) error {
 		return err
 	}
 
-	status, err := output(t.canary(ctx, "status"))
+	status, err := t.canary(ctx, "status")
 	if err == nil && !strings.Contains(string(status), "Stage 4") {
 		err = fmt.Errorf("want stage 4, got\n%s", status)
 	}
@@ -101,9 +97,9 @@ func (t *conformance) interruptCanary(ctx context.Context) error {
 func (t *conformance) continueCanary(ctx context.Context, step string) error {
 	for _, after := range []time.Duration{300 * time.Millisecond, 3 * time.Second} {
 		short, cancel := context.WithTimeout(ctx, after)
-		output(t.canary(short, step)) // an error, unless it was faster
+		t.canary(short, step) // an error, unless it was faster
 		cancel()
 	}
-	_, err := output(t.canary(ctx, step))
+	_, err := t.canary(ctx, step)
 	return err
 }

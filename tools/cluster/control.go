@@ -104,6 +104,28 @@ func (c *cluster) do(ctx context.Context, args ...string) error {
 	return err
 }
 
+// apply fills the embedded file of a name with data, and creates or changes the objects in it.
+func (c *cluster) apply(ctx context.Context, name string, data any) error {
+	if err := writeTemplate(name, c.file(name), data); err != nil {
+		return err
+	}
+	return c.do(ctx, "apply", "-f", c.file(name))
+}
+
+// restore calls do with a context that outlives ctx: what a test has changed is restored after a signal, too.
+func (c *cluster) restore(ctx context.Context, do func(context.Context) error) error {
+	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Options.Patience)
+	defer cancel()
+	return do(restore)
+}
+
+// remove deletes the objects of a file (-f) or of a kustomization (-k).
+func (c *cluster) remove(ctx context.Context, option, file string) error {
+	return c.restore(ctx, func(ctx context.Context) error {
+		return c.do(ctx, "delete", option, file, "--ignore-not-found")
+	})
+}
+
 // change runs a command of kubectl that changes a Deployment of kube-system, and waits for that.
 func (c *cluster) change(ctx context.Context, deployment, command string) error {
 	if err := c.do(ctx, append(strings.Fields(command), "-n", "kube-system")...); err != nil {
@@ -195,11 +217,8 @@ func (c *cluster) installDNS(ctx context.Context) error {
 
 // startClients starts a client with glibc and one with musl.
 func (c *cluster) startClients(ctx context.Context) error {
-	images := map[string]string{"Glibc": glibcImage, "Musl": muslImage}
-	if err := writeTemplate("clients.yaml", c.file("clients.yaml"), images); err != nil {
-		return err
-	}
-	if _, err := c.kubectl(ctx, "apply", "-f", c.file("clients.yaml")); err != nil {
+	err := c.apply(ctx, "clients.yaml", map[string]string{"Glibc": glibcImage, "Musl": muslImage})
+	if err != nil {
 		return err
 	}
 	return errors.Join(c.rollout(ctx, "default", "client-glibc"), c.rollout(ctx, "default", "client-musl"))
@@ -212,14 +231,11 @@ func (c *cluster) startKwok(ctx context.Context) error {
 	for n := range names {
 		names[n] = fmt.Sprintf("kwok%d", n+1)
 	}
-	if err := writeTemplate("kwok.yaml", c.file("kwok.yaml"), names); err != nil {
-		return err
-	}
 	c.start("kwok", "kwok", "--kubeconfig", c.file("admin.conf"), "--config", c.file("kwok-stages.yaml"),
 		"--node-lease-duration-seconds", "40",
 		"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector", "kwok.x-k8s.io/node=fake")
 
-	if _, err := c.kubectl(ctx, "apply", "-f", c.file("kwok.yaml")); err != nil {
+	if err := c.apply(ctx, "kwok.yaml", names); err != nil {
 		return err
 	}
 	return c.await(ctx, "kwok", func() error { return c.countReady(ctx, c.Options.Nodes+c.Options.Fake) })

@@ -53,8 +53,7 @@ func (t *conformance) runGateway(ctx context.Context, s server, of suite) error 
 		if err != nil {
 			return err
 		}
-		err = t.checkRules(ctx, s, of, "", gatewayRules(address))
-		if err != nil {
+		if err := t.checkRules(ctx, s, of, "", gatewayRules(address)); err != nil {
 			return err
 		}
 		return t.checkText(ctx, s, of, "an Event tells the thief", "not delegated to namespace tenant-b",
@@ -64,12 +63,12 @@ func (t *conformance) runGateway(ctx context.Context, s server, of suite) error 
 
 // deleteGateways deletes what the controller has to release (finalizers), while there is a controller.
 func (t *conformance) deleteGateways(ctx context.Context) error {
-	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
-	defer cancel()
-	return errors.Join(
-		t.do(restore, "delete", "gateways", "--all", "--all-namespaces"),
-		t.do(restore, "delete", "gatewayclasses", "--all"),
-	)
+	return t.restore(ctx, func(ctx context.Context) error {
+		return errors.Join(
+			t.do(ctx, "delete", "gateways", "--all", "--all-namespaces"),
+			t.do(ctx, "delete", "gatewayclasses", "--all"),
+		)
+	})
 }
 
 // writeGatewayAPI writes the definitions of the kinds that Envoy Gateway and the directive watch, in the

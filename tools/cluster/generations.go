@@ -34,24 +34,15 @@ func (t *conformance) runGeneration(ctx context.Context, s server, of suite) err
 		return err
 	}
 
-	defer func() {
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
-		defer cancel()
-		t.scale(restore, "coredns", "2")
-		t.kubectl(restore, "delete", "-f", file, "--ignore-not-found")
-	}()
-	if _, err := t.kubectl(ctx, "apply", "-f", file); err != nil {
-		return err
-	}
-	err := steps(
+	defer t.remove(ctx, "-f", file)
+	defer t.restore(ctx, func(ctx context.Context) error { return t.scale(ctx, "coredns", "2") })
+	return steps(
+		func() error { return t.do(ctx, "apply", "-f", file) },
 		func() error { return t.rollout(ctx, "kube-system", "kube-dns") },
 		func() error { return t.scale(ctx, "coredns", "0") },
 		func() error { return t.awaitNoCoreDNS(ctx) },
+		func() error { return t.runE2E(ctx, s, of) },
 	)
-	if err != nil {
-		return err
-	}
-	return t.runE2E(ctx, s, of)
 }
 
 // awaitNoCoreDNS waits until the pods of CoreDNS have ended: the tests change the ConfigMap of the first

@@ -53,9 +53,9 @@ func steps(all ...func() error) error {
 
 // uninstall removes the release, also after an error and a signal.
 func (t *conformance) uninstall(ctx context.Context, err error) error {
-	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
-	defer cancel()
-	return errors.Join(err, t.helm(restore, "uninstall seamark --wait --ignore-not-found"))
+	return errors.Join(err, t.restore(ctx, func(ctx context.Context) error {
+		return t.helm(ctx, "uninstall seamark --wait --ignore-not-found")
+	}))
 }
 
 func (t *conformance) helmCanary(ctx context.Context) error {
@@ -79,9 +79,8 @@ func helmBeside(mode string) func(*conformance, context.Context) error {
 			func() error { return t.scale(ctx, "coredns", "0") },
 			func() error { return pause(ctx, loadTimeout) },
 		)
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
-		defer cancel()
-		return t.uninstall(ctx, errors.Join(err, t.scale(restore, "coredns", "2")))
+		scaled := t.restore(ctx, func(ctx context.Context) error { return t.scale(ctx, "coredns", "2") })
+		return t.uninstall(ctx, errors.Join(err, scaled))
 	}
 }
 

@@ -113,7 +113,7 @@ func runNode(ctx context.Context, args []string) error {
 		return err
 	}
 	dir := c.file(nodeName(n))
-	for _, step := range []func() error{
+	err = steps(
 		func() error { return c.makeSystemGroup(n) },
 		func() error { return c.mount(dir) },
 		mountGroups,
@@ -123,10 +123,9 @@ func runNode(ctx context.Context, args []string) error {
 		func() error { return c.startRuntime(ctx, n) },
 		func() error { return c.startKubelet(n) },
 		func() error { return os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(os.Getpid())), 0o644) },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
+	)
+	if err != nil {
+		return err
 	}
 	select {}
 }

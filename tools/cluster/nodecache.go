@@ -39,30 +39,16 @@ func (t *conformance) runNodeCache(ctx context.Context, s server, of suite) erro
 	if err := t.writeNodeCache(dir, of.capture, ""); err != nil {
 		return err
 	}
-	defer func() {
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
-		defer cancel()
-		t.kubectl(restore, "delete", "-k", dir, "--ignore-not-found")
-	}()
-
-	if _, err := t.kubectl(ctx, "apply", "-k", dir); err != nil {
-		return err
-	}
-	if err := t.rolloutNodeCache(ctx); err != nil {
-		return err
-	}
-
-	if err := t.runE2E(ctx, s, of); err != nil {
-		return err
-	}
-	if err := t.runPods(ctx, s, of); err != nil {
-		return err
-	}
-	t.checkCapture(ctx, s, of)
-	if err := t.checkRulesOfNode(ctx, s, of); err != nil {
-		return err
-	}
-	return t.runOperations(ctx, s, of)
+	defer t.remove(ctx, "-k", dir)
+	return steps(
+		func() error { return t.do(ctx, "apply", "-k", dir) },
+		func() error { return t.rolloutNodeCache(ctx) },
+		func() error { return t.runE2E(ctx, s, of) },
+		func() error { return t.runPods(ctx, s, of) },
+		func() error { t.checkCapture(ctx, s, of); return nil },
+		func() error { return t.checkRulesOfNode(ctx, s, of) },
+		func() error { return t.runOperations(ctx, s, of) },
+	)
 }
 
 // writeNodeCache writes a kustomization with this image, this capture, and a component unless it is "".
@@ -153,10 +139,8 @@ func (t *conformance) checkRulesOfNode(ctx context.Context, s server, of suite) 
 			func() error { return pause(ctx, 2*time.Second) },
 			func() error { return t.checkRules(ctx, s, of, "", []rule{c.rule}) },
 		)
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
-		err = errors.Join(err, t.nft(restore, "delete table inet conformance"))
-		cancel()
-		if err != nil {
+		restored := t.restore(ctx, func(ctx context.Context) error { return t.nft(ctx, "delete table inet conformance") })
+		if err := errors.Join(err, restored); err != nil {
 			return err
 		}
 	}
@@ -180,12 +164,9 @@ func sumOfMetric(page, name string, labels ...string) (sum float64) {
 		if !ok || rest[0] != '{' && rest[0] != ' ' || slices.ContainsFunc(labels, lacks) {
 			continue
 		}
-		if _, value, ok := cutLast(strings.TrimSpace(rest), " "); ok {
-			v, _ := strconv.ParseFloat(value, 64)
-			sum += v
-		} else if v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64); err == nil {
-			sum += v
-		}
+		_, value, _ := cutLast(" "+strings.TrimSpace(rest), " ")
+		v, _ := strconv.ParseFloat(value, 64)
+		sum += v
 	}
 	return sum
 }

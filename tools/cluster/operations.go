@@ -103,14 +103,10 @@ func (t *conformance) startLoad(ctx context.Context) error {
 		return err
 	}
 
-	file := t.file("load.yaml")
-	err = writeTemplate("load.yaml", file, map[string]any{
+	err = t.apply(ctx, "load.yaml", map[string]any{
 		"Pods": loadPods, "Rate": loadRate, "Image": image, "Resolvers": resolvers, "PodsOfEach": resolverPods,
 	})
 	if err != nil {
-		return err
-	}
-	if _, err := t.kubectl(ctx, "apply", "-f", file); err != nil {
 		return err
 	}
 	err = t.rollout(ctx, "load", "load")
@@ -225,12 +221,8 @@ func (t *conformance) deletePods(ctx context.Context) error {
 // drain drains the last node, and admits pods to it again.
 func (t *conformance) drain(ctx context.Context) error {
 	node := nodeName(t.Options.Nodes)
-	_, err := t.kubectl(ctx, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=3m")
-	if err == nil {
-		err = t.rollout(ctx, "kube-system", "coredns")
-	}
-	_, uncordon := t.kubectl(ctx, "uncordon", node)
-	return errors.Join(err, uncordon)
+	err := t.change(ctx, "coredns", "drain "+node+" --ignore-daemonsets --delete-emptydir-data --force --timeout=3m")
+	return errors.Join(err, t.do(ctx, "uncordon", node))
 }
 
 // killed returns an operation that kills a program of the cluster, which is started again.
@@ -327,10 +319,8 @@ func comm(pid int) string {
 
 // parent returns the parent of a process, 0 if there is none.
 func parent(pid int) int {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := cutLast(string(text), ")")
-	fields := strings.Fields(rest)
-	if len(fields) < 2 {
+	fields := readStat(pid)
+	if fields == nil {
 		return 0
 	}
 	n, _ := strconv.Atoi(fields[1])

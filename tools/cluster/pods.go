@@ -45,13 +45,8 @@ func podKinds(o options) []podKind {
 
 // runPods starts a pod of each kind and looks names up in it.
 func (t *conformance) runPods(ctx context.Context, s server, of suite) error {
-	file := t.file("pods.yaml")
-	defer func() {
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
-		defer cancel()
-		t.kubectl(restore, "delete", "-f", file, "--ignore-not-found")
-	}()
-	if err := t.startPods(ctx, file); err != nil {
+	defer t.remove(ctx, "-f", t.file("pods.yaml"))
+	if err := t.startPods(ctx); err != nil {
 		return err
 	}
 
@@ -77,19 +72,15 @@ func (t *conformance) importPods(ctx context.Context) error {
 }
 
 // startPods starts the pods.
-func (t *conformance) startPods(ctx context.Context, file string) error {
+func (t *conformance) startPods(ctx context.Context) error {
 	if err := t.importPods(ctx); err != nil {
 		return err
 	}
 	kinds := podKinds(t.Options)
-	err := writeTemplate("pods.yaml", file, map[string]any{
+	err := t.apply(ctx, "pods.yaml", map[string]any{
 		"DualStack": t.Options.DualStack, "DNS6": dnsService6, "Kinds": kinds, "Image": podsImage, "Musl": muslImage,
 	})
 	if err != nil {
-		return err
-	}
-
-	if _, err := t.kubectl(ctx, "apply", "-f", file); err != nil {
 		return err
 	}
 	for _, kind := range kinds {

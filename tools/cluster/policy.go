@@ -266,11 +266,7 @@ func (t *conformance) policyOnNodes(ctx context.Context, s server, of suite) err
 	if err := os.WriteFile(file, []byte(changed), 0o644); err != nil {
 		return err
 	}
-	defer func() {
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Options.Patience)
-		defer cancel()
-		t.kubectl(restore, "delete", "-f", file, "--ignore-not-found")
-	}()
+	defer t.remove(ctx, "-f", file)
 	return steps(
 		func() error { return t.do(ctx, "apply", "-f", file) },
 		func() error { return t.rolloutNodeCache(ctx) },

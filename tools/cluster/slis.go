@@ -84,11 +84,7 @@ func (t *conformance) runSLIs(ctx context.Context, s server, of suite) error {
 
 // startChurn makes headless Services with pods on simulated nodes.
 func (t *conformance) startChurn(ctx context.Context) error {
-	file := t.file("churn.yaml")
-	err := writeTemplate("churn.yaml", file, map[string]any{"Services": make([]struct{}, sliServices), "Pods": sliPods})
-	if err == nil {
-		err = t.do(ctx, "apply", "-f", file)
-	}
+	err := t.apply(ctx, "churn.yaml", map[string]any{"Services": make([]struct{}, sliServices), "Pods": sliPods})
 	for i := range sliServices {
 		if err != nil {
 			break

@@ -69,28 +69,25 @@ type process struct {
 
 // findProcess returns the process with a number, zero if there is none.
 func findProcess(pid int) process {
-	start, status := readStat(pid)
-	if start == "" || status == "Z" || status == "X" {
+	fields := readStat(pid)
+	if fields == nil || fields[0] == "Z" || fields[0] == "X" {
 		return process{}
 	}
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return process{PID: pid, Start: start, Boot: strings.TrimSpace(string(boot))}
+	return process{PID: pid, Start: fields[19], Boot: strings.TrimSpace(string(boot))}
 }
 
-// readStat returns the start and the status of a process, "" if there is none.
-func readStat(pid int) (start, status string) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return "", ""
-	}
+// readStat returns the fields of a process from field 3 on, its status, nil if there is none.
+func readStat(pid int) []string {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 
 	// The name in parentheses may have spaces and parentheses itself (proc_pid_stat(5)).
 	_, rest, _ := cutLast(string(text), ")")
 	fields := strings.Fields(rest)
 	if len(fields) < 20 {
-		return "", ""
+		return nil
 	}
-	return fields[19], fields[0]
+	return fields
 }
 
 func cutLast(s, separator string) (before, after string, found bool) {
