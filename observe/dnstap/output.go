@@ -119,8 +119,7 @@ func (t *queue) loseRest() {
 // stream sends messages over a connection until it fails or ctx ends. When ctx ends, it
 // has stopTimeout to send the messages that wait and to close the stream.
 func (t *queue) stream(ctx context.Context, conn net.Conn) error {
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(stopTimeout, func() { _ = conn.Close() }) })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopTimeout, func() { _ = conn.Close() }) })()
 	w, err := framestream.NewWriter(conn, &framestream.WriterOptions{
 		ContentTypes: [][]byte{[]byte(contentType)}, Bidirectional: true, Timeout: timeout,
 	})

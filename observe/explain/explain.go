@@ -214,14 +214,14 @@ func (r *record) last(depth, index int) *Step {
 
 // BeginStep implements [dns.Trace].
 func (r *record) BeginStep(q *dns.Query, index int, directive string) {
-	if len(r.steps) == maxSteps {
-		return
-	}
 	r.add(q, Step{Zone: q.Zone(), View: q.View(), Directive: directive, Verdict: "failed", index: index})
 }
 
-// add adds a step of q.
+// add adds a step of q, unless there are too many.
 func (r *record) add(q *dns.Query, s Step) {
+	if len(r.steps) == maxSteps {
+		return
+	}
 	if s.Depth = q.Depth(); s.Depth > 0 {
 		s.Name, s.Type = wire.Name(q.Name()).String(), q.Type.String()
 	}
@@ -230,9 +230,6 @@ func (r *record) add(q *dns.Query, s Step) {
 
 // observeView adds a step of the directive view.
 func (r *record) observeView(q *dns.Query, c *dns.Chain, met bool) {
-	if len(r.steps) == maxSteps {
-		return
-	}
 	s := Step{Zone: c.Zone, View: c.View, Directive: "view", Verdict: "skipped", index: -1}
 	if met {
 		s.Verdict = "matched"
@@ -304,7 +301,6 @@ func (r *record) ObserveExchange(q *dns.Query, e *dns.Exchange) {
 
 // readObjects reads the metadata of the objects that the causes name: of each once.
 func (r *record) readObjects(ctx context.Context) {
-
 	type source struct {
 		reader ObjectReader
 		object dns.Object

@@ -42,29 +42,21 @@ func derived(deploy string) (map[string][]byte, error) {
 		return nil, err
 	}
 
-	alerts, err := os.ReadFile(filepath.Join(chart, "files", "alerts.yaml"))
-	if err != nil {
-		return nil, err
-	}
-
-	nodeAlerts, err := os.ReadFile(filepath.Join(chart, "files", "node-alerts.yaml"))
-	if err != nil {
-		return nil, err
-	}
-
-	dashboard, err := os.ReadFile(filepath.Join(chart, "files", "dashboard.json"))
-	if err != nil {
-		return nil, err
+	files := map[string][]byte{}
+	for _, name := range []string{"alerts.yaml", "node-alerts.yaml", "dashboard.json"} {
+		if files[name], err = os.ReadFile(filepath.Join(chart, "files", name)); err != nil {
+			return nil, err
+		}
 	}
 
 	return map[string][]byte{
 		"helm/seamark/README.md": text,
-		"kubernetes/components/alerts/prometheusrule.yaml": prometheusRule("seamark", "app.kubernetes.io/name", alerts,
+		"kubernetes/components/alerts/prometheusrule.yaml": prometheusRule("seamark", "app.kubernetes.io/name", files["alerts.yaml"],
 			"that the components service-monitor and pod-monitor set, and by the namespace."),
 		"node/components/alerts/prometheusrule.yaml": prometheusRule("node-local-dns", "k8s-app",
-			slices.Concat(alerts, nodeAlerts),
+			slices.Concat(files["alerts.yaml"], files["node-alerts.yaml"]),
 			"that the PodMonitor sets, and by the namespace."),
-		"kubernetes/components/dashboard/seamark.json": dashboard,
+		"kubernetes/components/dashboard/seamark.json": files["dashboard.json"],
 	}, nil
 }
 
