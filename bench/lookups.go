@@ -132,6 +132,7 @@ func (p population) workloads() map[string]*workload {
 
 	plain := func() service { return p.service(rnd.IntN(p.plain)) }
 	random := func() service { return p.service(rnd.IntN(p.firstMoving())) }
+
 	repeat("A", "ClusterIP, A", func() *lookup {
 		s := plain()
 		return newLookup(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, "A "+s.ip.String())
@@ -144,6 +145,7 @@ func (p population) workloads() map[string]*workload {
 	repeat("nodata", "NODATA (AAAA of a ClusterIP)", func() *lookup {
 		return newLookup(plain().fqdn(), dns.TypeAAAA, false, dns.RcodeSuccess)
 	})
+
 	repeat("headless3", "headless with 3 endpoints, A", func() *lookup {
 		return p.service(p.firstSmall() + rnd.IntN(p.small)).lookup(false)
 	})
@@ -155,6 +157,7 @@ func (p population) workloads() map[string]*workload {
 		ip := s.endpoints[rnd.IntN(len(s.endpoints))]
 		return newLookup(s.endpoint(ip), dns.TypeA, false, dns.RcodeSuccess, "A "+ip.String())
 	})
+
 	repeat("srv", "SRV of a ClusterIP", func() *lookup {
 		s := plain()
 		return newLookup(s.srv(), dns.TypeSRV, false, dns.RcodeSuccess, "SRV 80 "+s.fqdn())
@@ -167,6 +170,7 @@ func (p population) workloads() map[string]*workload {
 		ip := s.endpoints[rnd.IntN(len(s.endpoints))]
 		return newLookup(reverse(ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.endpoint(ip))
 	})
+
 	repeat("cached", "names from upstream, cached", func() *lookup {
 		return outsideLookup(rnd.IntN(outside))
 	})
