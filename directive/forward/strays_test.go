@@ -94,8 +94,9 @@ func TestLameUpstreamAskedOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	t.Parallel()
 	first, second := newFakeUpstream(t, lame()), newFakeUpstream(t, noReply)
-	r := newHarness(t, "forward . "+first.addr+" "+second.addr+" {\n policy sequential\n read_timeout 300ms\n attempts 6\n}")
+	r := newHarness(t, "forward . "+first.addr+" "+second.addr+" {\n policy sequential\n read_timeout 2s\n attempts 3\n}")
 	r.wantAnswer("a.example.", mdns.TypeA, "SERVFAIL")
 	if n := first.queryCount(); n != 1 {
 		t.Errorf("got %d queries, want 1", n)
@@ -121,9 +122,12 @@ func TestRejectedEDNSWithDO(t *testing.T) {
 				case "good":
 					to += " " + newFakeUpstream(t, answerWithAddress("2")).addr
 				case "silent":
+					if testing.Short() {
+						t.Skip("it takes more than a second")
+					}
 					to += " " + newFakeUpstream(t, noReply).addr
 				}
-				r := newHarness(t, "forward . "+to+" {\n policy sequential\n read_timeout 300ms\n}")
+				r := newHarness(t, "forward . "+to+" {\n policy sequential\n read_timeout 2s\n}")
 				q := query("a.example.", mdns.TypeA)
 				q.SetEdns0(1232, true)
 				if m, _ := r.ask(q, dns.UDP); brief(m) != want {
@@ -139,11 +143,14 @@ func TestRejectedEDNSWithDO(t *testing.T) {
 
 // The fault of one upstream is the error, and is remembered, though another one is silent.
 func TestFaultBesideSilenceRemembered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for name, do := range map[string]behavior{"cut": cut, "others' records": others, "lame": lame()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			first, second := newFakeUpstream(t, do), newFakeUpstream(t, noReply)
-			r := newHarness(t, "forward . "+first.addr+" "+second.addr+" {\n policy sequential\n read_timeout 300ms\n}")
+			r := newHarness(t, "forward . "+first.addr+" "+second.addr+" {\n policy sequential\n read_timeout 2s\n}")
 			m, err := r.ask(query("a.example.", mdns.TypeA), dns.UDP)
 			if _, ok := errors.AsType[*faultError](err); !ok || m.Rcode != mdns.RcodeServerFailure {
 				t.Errorf("got error %v and\n%v\nwant SERVFAIL and a fault", err, m)
