@@ -173,7 +173,6 @@ func contextValues(m *module) (bad []string) {
 var unixTimes = map[string]string{
 	"cluster/api/types.go":            "when an object was created",
 	"cluster/snapshot/write.go":       "when a file was written",
-	"corefile/identity_linux.go":      "when a file was changed",
 	"directive/dnssec/message.go":     "times in signatures",
 	"zone/serials.go":                 "a serial",
 	"directive/file/load.go":          "times in signatures",
