@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
 // A Sum identifies the contents of a configuration: the SHA-512 of the Corefile's
@@ -47,61 +46,23 @@ func Read(path string) Reading {
 	return r
 }
 
-// unchanged returns a function that reports whether a Corefile, with the files that its imports name, has a sum. It
-// reads only files that something has happened to since the sum was last found.
+// unchanged returns a function that reports whether a Corefile, with the files that its imports name, has a sum.
 func unchanged(path string, patterns map[string][]string, sum Sum) func() bool {
-	var found []identity
-
 	return func() bool {
-		names := []string{path}
+		s := newSource()
 		for pattern, files := range patterns {
 			now, err := filepath.Glob(pattern)
 			if err != nil || !slices.Equal(now, files) {
 				return false
 			}
-			names = append(names, files...)
-		}
-		slices.Sort(names[1:])
-
-		// Before the files are read, so that a later write is seen the next time.
-		now := identities(names)
-		if now != nil && slices.Equal(now, found) {
-			return true
+			for _, file := range files {
+				_, _ = s.file(file) // the sum has an error, too
+			}
 		}
 
-		s := newSource()
-		for _, name := range names[1:] {
-			_, _ = s.file(name) // the sum has an error, too
-		}
 		text, err := Text(path)
-		if err != nil || s.sum(text) != sum {
-			return false
-		}
-		found = now
-		return true
+		return err == nil && s.sum(text) == sum
 	}
-}
-
-// identities returns what tells whether files were written, or nil if that cannot be told of one of them.
-func identities(names []string) []identity {
-	all := make([]identity, len(names))
-	for n, name := range names {
-		file, err := openFile(name) // not only stat: a network's file system asks its server when a file is opened
-		if err != nil {
-			return nil
-		}
-		info, err := file.Stat()
-		_ = file.Close()
-		if err != nil {
-			return nil
-		}
-
-		var ok bool
-		if all[n], ok = identityOf(info, time.Now()); !ok {
-			return nil
-		}
-	}
-	return all
 }
 
 func mayBePipe(path string) bool {

@@ -14,7 +14,7 @@ const TextLimit = 64 << 20
 // Text reads a file that a Corefile names. The file must be regular: opening a
 // pipe blocks until there is a writer, and a device may never end.
 func Text(path string) ([]byte, error) {
-	file, err := openFile(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -25,11 +25,6 @@ func Text(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: not a regular file", path)
 	}
 	return TextFrom(path, file)
-}
-
-// openFile opens a file, without waiting if it is a pipe.
-func openFile(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // TextFrom reads all of r, up to TextLimit. The error contains name. For a file whose size
