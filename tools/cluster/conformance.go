@@ -152,9 +152,16 @@ func runConformance(ctx context.Context, args []string) (err error) {
 	if found {
 		c = newCluster(running)
 		fmt.Printf("== the running cluster: %s\n", running.Options)
-		err = checkPrograms(testPrograms, find)
-	} else {
-		err = c.checkBeforeBuild()
+	}
+
+	var programs map[string]string
+	if t.needsE2E() {
+		programs = testPrograms
+	}
+	if !found {
+		err = c.checkBeforeBuild(programs)
+	} else if err = checkPrograms(programs, find); err != nil {
+		err = machineError{err}
 	}
 	if err != nil {
 		return err

@@ -87,8 +87,8 @@ func unified(group string) bool {
 	return err == nil
 }
 
-// enableControllers gives the groups below one of version 2 the controllers that the kubelet and runc use,
-// and returns those that were not enabled before. The kernel refuses that for a group with processes, but for the root.
+// enableControllers enables the controllers that the kubelet and runc use for the groups below one of version 2,
+// and returns those that were not enabled before. The kernel refuses it in a group with processes, except the root.
 func enableControllers(group string) (enabled []string, err error) {
 	available, err := os.ReadFile(filepath.Join(group, "cgroup.controllers"))
 	if err != nil {

@@ -53,14 +53,15 @@ func (c *cluster) checkMachine(context.Context) error {
 	return c.check(c.requiredPrograms())
 }
 
-// checkBeforeBuild reports what the machine lacks for a cluster and its tests, whose programs take long to build.
-func (c *cluster) checkBeforeBuild() error {
+// checkBeforeBuild reports what the machine lacks for a cluster and for tests with these programs. To build others takes
+// long.
+func (c *cluster) checkBeforeBuild(tests map[string]string) error {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return err
 	}
 
 	programs := c.requiredPrograms()
-	maps.Copy(programs, testPrograms)
+	maps.Copy(programs, tests)
 	if err := c.check(programs); err != nil {
 		return machineError{err}
 	}

@@ -89,7 +89,7 @@ func prepare(ctx context.Context, o options) error {
 	defer l.Close()
 
 	c := newCluster(&state{Options: o})
-	if err := c.checkBeforeBuild(); err != nil {
+	if err := c.checkBeforeBuild(testPrograms); err != nil {
 		return err
 	}
 	if err := c.buildTests(ctx); err != nil {
