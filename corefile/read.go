@@ -27,8 +27,8 @@ type Reading struct {
 	// Err joins all errors. Servers may be incomplete or empty then, as for
 	// Parse.
 	Err error
-	// Unchanged reports whether the files are still those that were read, without parsing them, which takes 0.1 s
-	// and 50 MB for a Corefile of 100,000 words. It is nil if only another Reading can tell.
+	// Unchanged reports whether the files still have the contents that were read. It does not parse them, which
+	// would take 0.1 s and 50 MB for a Corefile of 100,000 words. It is nil if only another Reading can tell.
 	Unchanged func() bool
 }
 

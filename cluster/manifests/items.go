@@ -226,8 +226,8 @@ func (d *decoder) reader(apiVersion, name string) func(json.RawMessage, *item) e
 	return d.readerOf(kind)
 }
 
-// selects reports whether objects of a kind are decoded: those that the options select and, since
-// slices are made from them, Pods.
+// selects reports whether objects of a kind have a reader. Without an option for others these are the objects that
+// names of the cluster come from, of which readerOf ignores those that the options leave out.
 func (d *decoder) selects(kind cluster.Kind) bool {
 	o := d.opts
 	if o.ConfigMap != "" || o.Nodes || o.Records() || o.Published != 0 {

@@ -153,8 +153,8 @@ func (o *Object) Key() cluster.Key {
 // String returns the kind and the key, as in "ConfigMap shop/names".
 func (o *Object) String() string { return o.Kind().ObjectKind() + " " + o.Key().String() }
 
-// compareAge orders objects by which has a name that they all have. The oldest has it, and of those that
-// are made in one second the first by its namespace, name and kind.
+// compareAge orders objects that claim the same name. The first one gets it: the oldest, and of several that were
+// created in the same second the first by namespace, name and kind.
 func (o *Object) compareAge(p *Object) int {
 	if o.created != p.created {
 		return cmp.Compare(o.created, p.created)

@@ -61,6 +61,7 @@ func (ix *Index) keys(kind cluster.Kind) iter.Seq[cluster.Key] {
 				}
 			}
 		}
+
 	case cluster.Services, cluster.Imports:
 		return func(yield func(cluster.Key) bool) {
 			for _, e := range ix.table(kind == cluster.Imports).All() {
@@ -69,6 +70,7 @@ func (ix *Index) keys(kind cluster.Kind) iter.Seq[cluster.Key] {
 				}
 			}
 		}
+
 	case cluster.Slices, cluster.ImportSlices:
 		return func(yield func(cluster.Key) bool) {
 			for _, e := range ix.table(kind == cluster.ImportSlices).All() {
@@ -79,6 +81,7 @@ func (ix *Index) keys(kind cluster.Kind) iter.Seq[cluster.Key] {
 				}
 			}
 		}
+
 	case cluster.Pods:
 		return maps.Keys(ix.podObjects)
 	}
