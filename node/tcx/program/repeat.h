@@ -114,6 +114,17 @@ INLINE bool current(const struct reply *r)
 	return generation(r->cells[0]) + generation(r->cells[1]) + generation(r->cells[2]) == r->generations;
 }
 
+// bounded reports whether a size that is passed to the kernel is from 1 to most. The verifier of Linux 7.2 forgets the
+// lower bound of a number on the stack when it compares the upper one; one comparison of a number that is one less
+// gives both.
+INLINE bool bounded(__u32 *size, __u32 most)
+{
+	__u32 last = *size - 1;
+	asm volatile("" : "+r"(last)); // or clang makes two comparisons
+	*size = last + 1;
+	return last < most;
+}
+
 INLINE bool equal(const __u64 *a, const __u64 *b)
 {
 	__u64 difference = 0;
@@ -212,7 +223,7 @@ INLINE bool decrease_ttls(struct __sk_buff *skb, const struct reply *r, __u32 st
 INLINE bool rotate(struct __sk_buff *skb, const struct reply *r, __u32 start, __u64 turn)
 {
 	__u32 turns = r->turns, size = r->record, from = r->rotated;
-	if (turns < 2 || turns > TURNS || size < 1 || size > RECORD || from > REPLY)
+	if (turns < 2 || turns > TURNS || !bounded(&size, RECORD) || from > REPLY)
 		return true;
 	__u32 source = (__u32)turn % turns;
 
@@ -292,7 +303,7 @@ INLINE void sample(struct __sk_buff *skb, const struct reply *r, __u64 now)
 		return;
 	}
 	__u32 size = skb->len - sizeof(struct ethernet);
-	if (size < 1 || size > PACKET || bpf_skb_load_bytes(skb, sizeof(struct ethernet), s->packet, size)) {
+	if (!bounded(&size, PACKET) || bpf_skb_load_bytes(skb, sizeof(struct ethernet), s->packet, size)) {
 		bpf_ringbuf_discard(s, BPF_RB_NO_WAKEUP);
 		return;
 	}
@@ -317,7 +328,7 @@ INLINE int repeat(struct __sk_buff *skb, const __u32 *alias, __u64 now, bool is6
 	__u32 size = skb->len - id - 2;
 	__u64 query[QUERY / 8] = {};
 	struct udp udp;
-	if (size < 1 || size > QUERY || bpf_skb_load_bytes(skb, transport, &udp, sizeof(udp)) ||
+	if (!bounded(&size, QUERY) || bpf_skb_load_bytes(skb, transport, &udp, sizeof(udp)) ||
 	    bpf_skb_load_bytes(skb, id + 2, query, size))
 		return TCX_NEXT;
 	if (BE16(udp.length) != skb->len - transport)
@@ -328,7 +339,7 @@ INLINE int repeat(struct __sk_buff *skb, const __u32 *alias, __u64 now, bool is6
 	if (!r)
 		return TCX_NEXT;
 	__u32 reply_size = r->reply_size;
-	if (reply_size < 1 || reply_size > REPLY || bpf_skb_change_tail(skb, id + 2 + reply_size, 0))
+	if (!bounded(&reply_size, REPLY) || bpf_skb_change_tail(skb, id + 2 + reply_size, 0))
 		return TCX_NEXT;
 
 	__u16 length = BE16(sizeof(struct udp) + 2 + reply_size);
