@@ -94,7 +94,7 @@ func (c *Capture) prepare(r routes, second bool) error {
 			c.found = append(c.found, a.ip)
 			c.options.Log.Warn("Address is on another interface of the node, leaving it alone", "address", a.ip,
 				"reason", "kube-proxy in mode ipvs adds every ClusterIP to kube-ipvs0:"+
-					" then serve a link-local address only")
+					" then use -capture=tcx or clsact, or serve a link-local address only")
 		}
 	}
 

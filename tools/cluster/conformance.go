@@ -21,6 +21,7 @@ type conformance struct {
 	*cluster
 	options conformanceOptions
 	report  report
+	dns     string // the address that pods send queries to
 }
 
 type conformanceOptions struct {
@@ -191,7 +192,7 @@ func runConformance(ctx context.Context, args []string) (err error) {
 		c = newCluster(running)
 	}
 
-	run := &conformance{cluster: c, options: t}
+	run := &conformance{cluster: c, options: t, dns: dnsService}
 	return interruption(ctx, run.all(ctx))
 }
 

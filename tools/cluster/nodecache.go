@@ -35,14 +35,16 @@ func nodeOperations() []operation {
 
 // runNodeCache installs seamark node, runs the tests and the operations, and removes it.
 func (t *conformance) runNodeCache(ctx context.Context, s server, of suite) error {
-	dir := t.file("node-" + of.capture)
+	dir, addresses := t.file("node-"+of.capture), t.cacheAddresses(of.capture)
 	if err := t.writeNodeCache(dir, of.capture, ""); err != nil {
 		return err
 	}
 	defer t.remove(ctx, "-k", dir)
+	defer t.restore(ctx, func(ctx context.Context) error { return t.setDNS(ctx, dnsService) })
 	return steps(
 		func() error { return t.do(ctx, "apply", "-k", dir) },
 		func() error { return t.rolloutNodeCache(ctx) },
+		func() error { return t.setDNS(ctx, addresses[len(addresses)-1]) },
 		func() error { return t.runE2E(ctx, s, of) },
 		func() error { return t.runPods(ctx, s, of) },
 		func() error { t.checkCapture(ctx, s, of); return nil },
@@ -58,16 +60,61 @@ func (t *conformance) writeNodeCache(dir, capture, component string) error {
 		return err
 	}
 	image, tag, _ := strings.Cut(seamarkImage, ":")
-	data := map[string]string{"Base": base, "Image": image, "Tag": tag, "Capture": capture, "Component": component}
-	if t.Options.DualStack {
-		data["IPv6"] = dnsService6
+	return writeTemplate("node.yaml", filepath.Join(dir, "kustomization.yaml"), map[string]string{
+		"Base": base, "Image": image, "Tag": tag, "Capture": capture, "Component": component,
+		"Addresses": strings.Join(t.cacheAddresses(capture), ","),
+	})
+}
+
+// linkLocal is the address that only a node cache has.
+const linkLocal = "169.254.20.10"
+
+// cacheAddresses returns the addresses of a node cache, that of the pods' queries last. In mode ipvs kube-proxy has the
+// ClusterIPs on an interface of the node, where address cannot capture them.
+func (t *conformance) cacheAddresses(capture string) []string {
+	switch {
+	case t.Options.Proxy == "ipvs" && capture == "address":
+		return []string{linkLocal}
+	case t.Options.DualStack:
+		return []string{linkLocal, dnsService6, dnsService}
 	}
-	return writeTemplate("node.yaml", filepath.Join(dir, "kustomization.yaml"), data)
+	return []string{linkLocal, dnsService}
 }
 
 func (t *conformance) rolloutNodeCache(ctx context.Context) error {
 	return t.do(ctx, "-n", "kube-system", "rollout", "status", "daemonset/node-local-dns",
 		"--timeout", t.Options.Patience.String())
+}
+
+// setDNS makes pods send their queries to an address: the kubelets are started again, which give it to new pods,
+// and the clients are replaced.
+func (t *conformance) setDNS(ctx context.Context, address string) error {
+	if address == t.dns {
+		return nil
+	}
+	for n := range t.Options.Nodes {
+		file := t.file(nodeName(n+1), "kubelet.yaml")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		changed := strings.Replace(string(text), "clusterDNS: ["+t.dns+"]", "clusterDNS: ["+address+"]", 1)
+		if err := replaceFile(file, []byte(changed), 0o644); err != nil {
+			return err
+		}
+	}
+	t.dns = address
+
+	if err := killed("kubelet")(t, ctx); err != nil {
+		return err
+	}
+	for _, name := range []string{"client-glibc", "client-musl"} {
+		err := t.do(ctx, "rollout", "restart", "deployment/"+name)
+		if err := errors.Join(err, t.rollout(ctx, "default", name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkCapture checks by the metrics of the caches that queries of the pods have reached them, and with dual
@@ -78,7 +125,7 @@ func (t *conformance) checkCapture(ctx context.Context, s server, of suite) {
 		metric = "seamark_node_capture_query_packets_total"
 	}
 	t.add(s, of, t.checkMetric(ctx, "queries of pods reach the node cache, capture "+of.capture, metric))
-	if t.Options.DualStack {
+	if slices.Contains(t.cacheAddresses(of.capture), dnsService6) {
 		t.add(s, of, t.checkMetric(ctx, "queries over IPv6 reach the node cache, capture "+of.capture,
 			"coredns_dns_requests_total", `family="2"`))
 	}

@@ -104,7 +104,7 @@ func (t *conformance) startLoad(ctx context.Context) error {
 	}
 
 	err = t.apply(ctx, "load.yaml", map[string]any{
-		"Pods": loadPods, "Rate": loadRate, "Image": image, "Resolvers": resolvers, "PodsOfEach": resolverPods,
+		"Pods": loadPods, "Rate": loadRate, "DNS": t.dns, "Image": image, "Resolvers": resolvers, "PodsOfEach": resolverPods,
 	})
 	if err != nil {
 		return err

@@ -21,14 +21,15 @@ type podKind struct {
 	lookups  map[string]string // address of each name
 }
 
-// podKinds returns the kinds of pods that a cluster can have. Each looks names up by glibc and musl.
-func podKinds(o options) []podKind {
+// podKinds returns the kinds of pods that a cluster can have, whose DNS server is dns. Each looks names up by
+// glibc and musl.
+func podKinds(o options, dns string) []podKind {
 	none := func(server string) string {
 		return `dnsPolicy: None
       dnsConfig: {nameservers: ["` + server + `"], searches: [svc.cluster.local], options: [{name: ndots, value: "2"}]}`
 	}
 	kinds := []podKind{
-		{ID: "none", name: "dnsPolicy None", Spec: none(dnsService),
+		{ID: "none", name: "dnsPolicy None", Spec: none(dns),
 			lookups: map[string]string{"kubernetes.default": "10.96.0.1", "example.com": website}},
 		{ID: "host-network", name: "hostNetwork, dnsPolicy ClusterFirstWithHostNet",
 			Spec:    "hostNetwork: true\n      dnsPolicy: ClusterFirstWithHostNet",
@@ -50,7 +51,7 @@ func (t *conformance) runPods(ctx context.Context, s server, of suite) error {
 		return err
 	}
 
-	for _, kind := range podKinds(t.Options) {
+	for _, kind := range podKinds(t.Options, t.dns) {
 		r := t.lookUp(ctx, kind)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -76,7 +77,7 @@ func (t *conformance) startPods(ctx context.Context) error {
 	if err := t.importPods(ctx); err != nil {
 		return err
 	}
-	kinds := podKinds(t.Options)
+	kinds := podKinds(t.Options, t.dns)
 	err := t.apply(ctx, "pods.yaml", map[string]any{
 		"DualStack": t.Options.DualStack, "DNS6": dnsService6, "Kinds": kinds, "Image": podsImage, "Musl": muslImage,
 	})
