@@ -107,11 +107,15 @@ func openWith(t *testing.T, o Options) (*Capture, *lockedBuffer) {
 	t.Helper()
 	log := new(lockedBuffer)
 	o.Pairs, o.Port, o.Log = []Pair{{cluster4, alias4}}, 53, slog.New(slog.NewTextHandler(log, nil))
+	probe := Probe
+	if o.Clsact {
+		probe = ProbeClsact
+	}
+	if s, why := probe(); s == Unsupported { // Open needs no TCX while there is no interface
+		t.Skipf("BPF programs may not be attached: %v", why)
+	}
 	c, err := Open(o)
 	if err != nil {
-		if s, why := Probe(); s == Unsupported {
-			t.Skipf("BPF programs may not be loaded: %v", why)
-		}
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)

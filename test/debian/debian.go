@@ -41,6 +41,7 @@ var packages = map[string]string{
 	"kdig":                                "knot-dnsutils",
 	"knotd":                               "knot",
 	"ldns-verify-zone":                    "ldnsutils",
+	"linux.uml":                           "user-mode-linux",
 	"llvm-strip":                          "llvm",
 	"musl-gcc":                            "musl-tools",
 	"named":                               "bind9",

@@ -19,6 +19,9 @@ typedef _Bool bool;
 
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
+
+// KEEP hides from clang where the value of a variable comes from: what follows uses the register.
+#define KEEP(variable) asm volatile("" : "+r"(variable))
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) typeof(value) *name
 

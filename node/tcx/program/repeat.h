@@ -103,9 +103,12 @@ INLINE bool repeatable(struct family *f, __u64 now)
 INLINE __u64 generation(__u32 cell)
 {
 	__u32 index = REPLIES + cell / WORDS, word = cell % WORDS;
-	asm volatile("" : "+r"(word)); // or clang removes the comparison, and the verifier knows no bound
+	KEEP(word); // or clang removes the comparison, and the verifier knows no bound
 	union element *e = bpf_map_lookup_elem(&seamark_replies, &index);
-	return e && word < WORDS ? *(volatile __u64 *)&e->cells[word] : 0;
+	if (!e || word >= WORDS)
+		return 0;
+	KEEP(word);
+	return *(volatile __u64 *)&e->cells[word];
 }
 
 // current reports whether nothing that a reply depends on has changed since the reply was made.
@@ -114,15 +117,18 @@ INLINE bool current(const struct reply *r)
 	return generation(r->cells[0]) + generation(r->cells[1]) + generation(r->cells[2]) == r->generations;
 }
 
-// bounded reports whether a size that is passed to the kernel is from 1 to most. The verifier of Linux 7.2 forgets the
-// lower bound of a number on the stack when it compares the upper one; one comparison of a number that is one less
-// gives both.
+// bounded reports whether a size that is passed to the kernel is from 1 to most, so that the verifier knows it. Linux 6.1
+// knows no bounds of a copy on the stack that was made before the comparison, and Linux 7.2 forgets the lower one at a
+// second comparison: there is one, of the size less one, and the size is made from its result.
 INLINE bool bounded(__u32 *size, __u32 most)
 {
 	__u32 last = *size - 1;
-	asm volatile("" : "+r"(last)); // or clang makes two comparisons
+	KEEP(last);
+	if (last >= most)
+		return false;
+	KEEP(last);
 	*size = last + 1;
-	return last < most;
+	return true;
 }
 
 INLINE bool equal(const __u64 *a, const __u64 *b)
@@ -139,7 +145,7 @@ INLINE bool equal(const __u64 *a, const __u64 *b)
 INLINE __u64 count(struct reply *r, __u64 packets)
 {
 	__u64 before = __sync_fetch_and_add(&r->repeated, packets);
-	asm volatile("" : "+r"(before)); // or clang uses the operation that returns none
+	KEEP(before); // or clang uses the operation that returns none
 	return before;
 }
 
