@@ -60,25 +60,22 @@ func monotonic() int64 {
 }
 
 // ReleaseMemory releases the memory that only the start of the process needs, after three
-// seconds. From then on it releases pages of the program's file every ten seconds, and garbage once
-// a minute, if there is much.
+// seconds. From then on, from time to time, it releases garbage if there is much, and pages of
+// the program's file.
 func ReleaseMemory() {
 	time.AfterFunc(filepages.Delay, func() { releaseAgain(0, filepages.Find()) })
 }
 
-// releaseAgain makes the nth release, from 0, and plans the next one.
-func releaseAgain(n int, pages filepages.Pages) {
-	if unused, _ := heap.Unused(); n == 0 || n%collectEvery == 0 && unused > unusedLimit {
+// releaseAgain releases memory and plans the next time. A heap with at most limit bytes of
+// garbage and free memory stays as it is.
+func releaseAgain(limit uint64, pages filepages.Pages) {
+	if unused, _ := heap.Unused(); unused > limit {
 		debug.FreeOSMemory()
 	}
 	pages.Release() // after the collector has used them
-	time.AfterFunc(filepages.Interval, func() { releaseAgain(n+1, pages) })
+	time.AfterFunc(filepages.Interval, func() { releaseAgain(unusedLimit, pages) })
 }
 
-const (
-	collectEvery = 6 // releases of pages
-
-	// unusedLimit is the size of garbage and free memory that remains. Go would keep a quarter of
-	// the heap until the next collection, which never comes if queries allocate nothing.
-	unusedLimit = 512 << 10
-)
+// unusedLimit is the size of garbage and free memory that remains. Go would keep a quarter of
+// the heap until the next collection, which never comes if queries allocate nothing.
+const unusedLimit = 512 << 10

@@ -15,18 +15,17 @@ const (
 	// Delay is the time from the start of a process to the first release of pages. Most
 	// servers are ready before.
 	Delay = 3 * time.Second
-	// Interval is the time between two releases of the processes of a node's cache. A few checks a
-	// minute use as many pages as all queries, and theirs would stay until the next release.
-	Interval = 10 * time.Second
+	// Interval is the time between two releases.
+	Interval = time.Minute
 )
 
-// ReleaseAfterStart releases pages after Delay, and once more after a minute, for a server that
+// ReleaseAfterStart releases pages after Delay, and once more after Interval, for a server that
 // was not ready. It returns after that, or when ctx is done. Later releases would save little:
 // pages that queries use return with the next query, and those that the kernel has dropped from
 // its cache meanwhile are read from the disk.
 func ReleaseAfterStart(ctx context.Context) {
 	var pages Pages
-	for _, wait := range []time.Duration{Delay, time.Minute} {
+	for _, wait := range []time.Duration{Delay, Interval} {
 		if !clock.Sleep(ctx, wait) {
 			return
 		}
