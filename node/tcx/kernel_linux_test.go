@@ -61,6 +61,7 @@ func TestLoadUserModeKernel(t *testing.T) {
 		"rootflags=/", "ro", "init="+filepath.Join(dir, "init"), "con0=null,fd:1", "con=null")
 	cmd.Env = []string{"TMPDIR=" + dir, "HOME=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 10 * time.Second
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	out, err := cmd.CombinedOutput()
 

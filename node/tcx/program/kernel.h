@@ -22,6 +22,7 @@ typedef _Bool bool;
 
 // KEEP hides from clang where the value of a variable comes from: what follows uses the register.
 #define KEEP(variable) asm volatile("" : "+r"(variable))
+
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) typeof(value) *name
 

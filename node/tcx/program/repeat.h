@@ -107,7 +107,7 @@ INLINE __u64 generation(__u32 cell)
 	union element *e = bpf_map_lookup_elem(&seamark_replies, &index);
 	if (!e || word >= WORDS)
 		return 0;
-	KEEP(word);
+	KEEP(word); // the one that was compared: see bounded
 	return *(volatile __u64 *)&e->cells[word];
 }
 
