@@ -3,9 +3,7 @@ package directive
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -32,16 +30,14 @@ func SetupHealth(b *config.Block, uses []corefile.Directive) error {
 	b.Offer(h)
 	b.Offer(&h.lameduck)
 	web.ServePages(b, uses[0], h.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
-		site.Handle("/health", h)
+		p, _ := config.Keep(s, pollKey{h.addr}, func() (*poll, error) { return newPoll(site.Addr().String(), b), nil })
+		site.Handle("/health", p.page)
 		site.ShowFirst()
-		_, _ = config.Keep(s, pollKey{h.addr}, func() (*poll, error) { return newPoll(site.Addr().String(), b), nil })
 		return nil
 	})
 	b.OnShutdown(h.lameduck.wait)
 	return err
 }
-
-func (h *Health) ServeHTTP(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, healthy) }
 
 // healthy is the content of the page.
 const healthy = "OK"

@@ -7,21 +7,25 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"sync/atomic"
 	"time"
 )
 
-// A Requester requests one small page of this server again and again. An http.Client, with its goroutines, takes a
-// large part of the processor time and of the program's pages in memory of a server that is idle otherwise. It is not
-// safe for concurrent use.
+// A Requester is a small page of this server, an http.Handler, that is requested by the server itself again and again.
+// Package net/http takes a large part of the processor time and of the program's pages in memory of a server that is
+// idle otherwise. So it has only the first request of a connection, and the Requester is both ends of the others.
+// Get and Close are not safe for concurrent use.
 type Requester struct {
 	dial          func(ctx context.Context, network, address string) (net.Conn, error)
 	addr, request string
 	content       string
 	timeout       time.Duration
-	conn          net.Conn // nil if there is none
+	conn          net.Conn               // nil if there is none
+	own           atomic.Pointer[string] // its address here, as http.Request.RemoteAddr; nil before the first one
 }
 
-// NewRequester returns a Requester for the page at a path of an address, which has the content. A nil dial connects
+// NewRequester returns the page at a path of an address, which has the content. A nil dial connects
 // as the operating system does. A request may take as long as the timeout.
 func NewRequester(
 	dial func(ctx context.Context, network, address string) (net.Conn, error), addr, path, content string,
@@ -55,6 +59,8 @@ func (r *Requester) get(ctx context.Context) (err error) {
 			return err
 		}
 		r.conn = conn
+		local := conn.LocalAddr().String()
+		r.own.Store(&local)
 	}
 
 	defer func() {
@@ -92,10 +98,43 @@ func (r *Requester) read(conn io.Reader) error {
 	}
 }
 
+// ServeHTTP serves the page. If the request is the Requester's own, it has the connection from then on, until Close.
+func (r *Requester) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	own := r.own.Load()
+	if own == nil || *own != request.RemoteAddr {
+		_, _ = io.WriteString(w, r.content)
+		return
+	}
+
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	go r.serve(conn)
+}
+
+// serve replies to the request that net/http has read, and to those that follow it.
+func (r *Requester) serve(conn net.Conn) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Time{}) // that of the first request
+
+	reply := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(r.content), r.content)
+	for request := make([]byte, len(r.request)); ; {
+		if _, err := io.WriteString(conn, reply); err != nil {
+			return
+		}
+		if _, err := io.ReadFull(conn, request); err != nil || string(request) != r.request {
+			return
+		}
+	}
+}
+
 // Close closes the connection. The next Get opens another one.
 func (r *Requester) Close() {
 	if r.conn != nil {
 		_ = r.conn.Close()
 		r.conn = nil
+		r.own.Store(nil) // another client may have the address now
 	}
 }

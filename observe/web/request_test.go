@@ -43,6 +43,40 @@ func TestRequesterConnections(t *testing.T) {
 	}
 }
 
+// The Requester is the page that it requests: package net/http has the first request of its connection, and all those
+// of other clients.
+func TestRequesterServes(t *testing.T) {
+	var requests atomic.Int32
+	page := httptest.NewUnstartedServer(nil)
+	p := NewRequester(nil, page.Listener.Addr().String(), "/health", "OK", time.Minute)
+	defer p.Close()
+	page.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		p.ServeHTTP(w, r)
+	})
+	page.Start()
+	defer page.Close()
+
+	for n := int32(1); n <= 2; n++ {
+		for range 3 {
+			if err := p.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		resp, err := page.Client().Get(page.URL + "/health")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || string(body) != "OK" || requests.Load() != 2*n {
+			t.Fatalf("another client got %q and error %v after %d requests, want \"OK\" after %d", body, err,
+				requests.Load(), 2*n)
+		}
+		p.Close()
+	}
+}
+
 // Only a whole reply with the status 200 is a success, in whatever parts it arrives.
 func TestRequesterRead(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
