@@ -16,7 +16,6 @@ import (
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
-	"github.com/seamark/seamark/sys/heap"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/zone"
 )
@@ -128,7 +127,7 @@ const minGarbage = 4 << 20
 // zone takes its memory about once more, and a server that allocates little keeps that for
 // minutes.
 func releaseGarbage() {
-	if unused, live := heap.Unused(); unused > max(minGarbage, live/2) {
+	if unused, live := unusedHeap(); unused > max(minGarbage, live/2) {
 		debug.FreeOSMemory()
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seamark/seamark/sys/heap"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/test/chaintest"
 )
@@ -35,7 +34,7 @@ func TestGarbageOfTransfer(t *testing.T) {
 			t.Fatalf("got serial number %d, want 6\n%s", got, log)
 		}
 		// What was allocated after the release is little.
-		if unused, live := heap.Unused(); unused > max(minGarbage, live/2)+1<<20 {
+		if unused, live := unusedHeap(); unused > max(minGarbage, live/2)+1<<20 {
 			t.Errorf("got %d bytes of garbage and free memory beside %d in use, want at most half", unused, live)
 		}
 	})

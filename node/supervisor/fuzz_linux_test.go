@@ -24,7 +24,7 @@ func FuzzMessages(f *testing.F) {
 			Options: Options{
 				Log: slog.New(slog.DiscardHandler), Open: func(func(int, uint64)) (Capture, error) { return gate, nil },
 			},
-			shared: new(shared), age: func() time.Duration { return 0 }, worker: w, release: time.NewTimer(time.Hour),
+			shared: new(shared), age: func() time.Duration { return 0 }, worker: w,
 		}
 
 		wanted, serves, stopped := 0, false, false

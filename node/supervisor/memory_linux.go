@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/seamark/seamark/sys/filepages"
-	"github.com/seamark/seamark/sys/heap"
 	"golang.org/x/sys/unix"
 )
 
@@ -60,22 +59,18 @@ func monotonic() int64 {
 }
 
 // ReleaseMemory releases the memory that only the start of the process needs, after three
-// seconds. From then on, from time to time, it releases garbage if there is much, and pages of
-// the program's file.
+// seconds, and from then on what is not in use, from time to time. Run calls it for the
+// supervisor.
 func ReleaseMemory() {
-	time.AfterFunc(filepages.Delay, func() { releaseAgain(0, filepages.Find()) })
+	time.AfterFunc(filepages.Delay, func() { releaseAgain(filepages.Find()) })
 }
 
-// releaseAgain releases memory and plans the next time. A heap with at most limit bytes of
-// garbage and free memory stays as it is.
-func releaseAgain(limit uint64, pages filepages.Pages) {
-	if unused, _ := heap.Unused(); unused > limit {
-		debug.FreeOSMemory()
-	}
-	pages.Release() // after the collector has used them
-	time.AfterFunc(filepages.Interval, func() { releaseAgain(unusedLimit, pages) })
+// releaseAgain returns garbage and free memory of the heap to the kernel, and pages of the
+// program's file, and plans the next time. Where queries allocate nothing, Go's garbage
+// collector runs every two minutes, and the pages that it reads stay. So it runs before they
+// are released.
+func releaseAgain(pages filepages.Pages) {
+	debug.FreeOSMemory()
+	pages.Release()
+	time.AfterFunc(filepages.Interval, func() { releaseAgain(pages) })
 }
-
-// unusedLimit is the size of garbage and free memory that remains. Go would keep a quarter of
-// the heap until the next collection, which never comes if queries allocate nothing.
-const unusedLimit = 512 << 10

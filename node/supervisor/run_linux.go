@@ -4,8 +4,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
-	"sync"
 	"syscall"
 	"time"
 
@@ -13,7 +11,6 @@ import (
 
 	"github.com/seamark/seamark/server/handover"
 	"github.com/seamark/seamark/sys/clock"
-	"github.com/seamark/seamark/sys/filepages"
 )
 
 // Supported reports whether the system has what supervisors need.
@@ -46,6 +43,7 @@ func Run(o Options, caught func() bool) (Exit, error) {
 		return Exit{}, nil
 	}
 	runtime.GOMAXPROCS(1) // the others have caches of memory
+	ReleaseMemory()
 	page, err := newPage()
 	if err != nil {
 		return Exit{}, err
@@ -62,7 +60,7 @@ func Run(o Options, caught func() bool) (Exit, error) {
 	}
 
 	s := &supervisor{
-		Options: o, shared: page.shared, age: page.age, freshHeap: true,
+		Options: o, shared: page.shared, age: page.age,
 		start: func(sockets []socket) (w *worker, err error) {
 			starter.do(func() { w, err = startWorker(page, sockets, o.Attach) })
 			return w, err
@@ -87,9 +85,6 @@ type supervisor struct {
 	stopped bool           // a worker has stopped for a signal, or another process has taken over
 	backoff backoff
 	restart *time.Timer // of the next worker
-	release *time.Timer // of memory
-
-	freshHeap bool // the garbage of the start is in the heap
 }
 
 // A worker is a process that has been started.
@@ -118,8 +113,7 @@ type event struct {
 func (s *supervisor) run(signals <-chan os.Signal) (Exit, error) {
 	defer s.close()
 
-	s.restart, s.release = time.NewTimer(0), time.NewTimer(filepages.Delay)
-	pages := sync.OnceValue(filepages.Find)
+	s.restart = time.NewTimer(0)
 	check := time.NewTimer(clock.UntilNext(checkInterval))
 	defer check.Stop()
 
@@ -149,20 +143,8 @@ func (s *supervisor) run(signals <-chan os.Signal) (Exit, error) {
 		case <-check.C:
 			s.check()
 			check.Reset(clock.UntilNext(checkInterval))
-		case <-s.release.C:
-			s.releaseMemory(pages())
 		}
 	}
-}
-
-// releaseMemory releases memory that only the start has used, and plans the next time.
-func (s *supervisor) releaseMemory(pages filepages.Pages) {
-	if s.freshHeap {
-		s.freshHeap = false
-		debug.FreeOSMemory()
-	}
-	pages.Release() // those of the collector, too
-	s.release.Reset(filepages.Interval)
 }
 
 func (s *supervisor) close() {
@@ -217,7 +199,6 @@ func (s *supervisor) handle(e event) {
 		s.served = true
 		w.serving = time.Now()
 		w.trusted = w.serving.Add(s.backoff.delay)
-		s.release.Reset(filepages.Delay)
 		s.check()
 	case kindStopping:
 		s.stopped = true

@@ -1,4 +1,4 @@
-package heap
+package secondary
 
 import (
 	"runtime"
@@ -7,24 +7,24 @@ import (
 )
 
 // Garbage is unused until it has been returned to the kernel.
-func TestUnused(t *testing.T) {
+func TestUnusedHeap(t *testing.T) {
 	const size = 64 << 20
 	debug.FreeOSMemory()
-	before, _ := Unused()
+	before, _ := unusedHeap()
 	b := make([]byte, size)
 	runtime.GC()
-	used, live := Unused()
+	used, live := unusedHeap()
 	if used > before+size/2 || live < size {
 		t.Errorf("with %d bytes in use: got %d unused and %d live, unused before %d", size, used, live, before)
 	}
 	runtime.KeepAlive(b)
 	b = nil
 	runtime.GC()
-	if got, live := Unused(); got < size/2 || live > size/2 {
+	if got, live := unusedHeap(); got < size/2 || live > size/2 {
 		t.Errorf("with %d bytes of garbage: got %d unused and %d live", size, got, live)
 	}
 	debug.FreeOSMemory()
-	if got, _ := Unused(); got > size/2 {
+	if got, _ := unusedHeap(); got > size/2 {
 		t.Errorf("after FreeOSMemory: got %d unused bytes", got)
 	}
 }
