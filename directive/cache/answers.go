@@ -13,13 +13,13 @@ import (
 func (c *Cache) Answers(yield func(config.CachedAnswer) bool) {
 	now := c.store.clock(time.Now())
 	for e := range c.entries() {
-		if now > e.expires+e.staleFor {
+		if now > e.expires+e.staleFor() {
 			continue
 		}
 		a := config.CachedAnswer{
 			Name: wire.Name(e.name()), Type: e.t, RCode: e.rcode,
 			Records: int(e.count[0]) + int(e.count[1]) + int(e.count[2]),
-			Size:    e.size(), Age: now - e.stored, Left: e.expires - now,
+			Size:    e.size(), Age: now - e.stored(), Left: e.expires - now,
 		}
 		if !yield(a) {
 			return

@@ -129,7 +129,7 @@ func (c *Cache) serve(q *dns.Query, l *lookup) dns.Verdict {
 
 // writeHit answers q with a fresh entry, and counts the hit.
 func (c *Cache) writeHit(q *dns.Query, e *entry, now time.Duration) {
-	c.seriesOf(q).hits[e.kind.queue()].Add(1)
+	c.seriesOf(q).hits[e.kind().queue()].Add(1)
 	c.writeFresh(q, e, now)
 }
 
@@ -140,13 +140,13 @@ const countsHits = "prefetch counts the hits of the cached answer"
 func (c *Cache) allowRepeat(q *dns.Query, e *entry, stamp generation.Stamp, written time.Duration) {
 	start := c.store.clock(q.Start)
 	r := dns.Repeat{
-		For: c.repeatFor(e, start), While: stamp, Hits: c.seriesOf(q).hits[e.kind.queue()], Step: c.step,
+		For: c.repeatFor(e, start), While: stamp, Hits: c.seriesOf(q).hits[e.kind().queue()], Step: c.step,
 	}
 	if r.For <= 0 {
 		r.Refused = countsHits
 	}
 	if !c.keepTTL {
-		r.Tick = e.stored + time.Duration(seconds(written-e.stored)+1)*time.Second - start
+		r.Tick = e.stored() + time.Duration(seconds(written-e.stored())+1)*time.Second - start
 	}
 	q.AllowRepeat(r)
 }
@@ -164,8 +164,8 @@ func (c *Cache) allowRepeatOfNew(q *dns.Query, e *entry, optionsFrom int) {
 	k := e.key()
 	stamp, ok := c.store.stamp(k) // before the entries are read
 	found := c.store.find(c.scope, k)
-	if now, stale := c.choose(&found, e.stored); ok && now == e && !stale {
-		c.allowRepeat(q, e, stamp, e.stored)
+	if now, stale := c.choose(&found, e.stored()); ok && now == e && !stale {
+		c.allowRepeat(q, e, stamp, e.stored())
 	}
 }
 
@@ -173,7 +173,7 @@ func (c *Cache) allowRepeatOfNew(q *dns.Query, e *entry, optionsFrom int) {
 // expires, or until the entry may be refreshed. Hits that prefetch counts are not repeated.
 func (c *Cache) repeatFor(e *entry, now time.Duration) time.Duration {
 	left := e.expires - now
-	if c.prefetch == 0 || e.kind == failure {
+	if c.prefetch == 0 || e.kind() == failure {
 		return left
 	}
 	if e.streak.Load() < c.prefetch {
@@ -193,7 +193,7 @@ func (c *Cache) writeFresh(q *dns.Query, e *entry, now time.Duration) {
 	if c.keepTTL {
 		e.write(q, 0)
 	} else {
-		e.write(q, seconds(now-e.stored))
+		e.write(q, seconds(now-e.stored()))
 	}
 }
 
@@ -202,7 +202,7 @@ func (c *Cache) writeFresh(q *dns.Query, e *entry, now time.Duration) {
 func (c *Cache) writeStale(q *dns.Query, e *entry) {
 	e.markUsed()
 	series := c.seriesOf(q)
-	series.hits[e.kind.queue()].Add(1)
+	series.hits[e.kind().queue()].Add(1)
 	series.stale.Add(1)
 
 	e.write(q, 0)
@@ -279,11 +279,10 @@ func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) *ent
 	switch {
 	case e != nil:
 	case q.Cacheable: // the waiting queries get an answer that is not stored, too
-		e = newEntry(c.scope, k, q, optionsFrom)
-		e.kind, e.stored = kind, c.store.clock(time.Now())
+		e = newEntry(c.scope, k, q, optionsFrom, kind)
+		e.setTimes(c.store.clock(time.Now()), 0, 0)
 	case failsAlike(q):
-		e = newEntry(c.scope, k, q, optionsFrom)
-		e.kind = failure
+		e = newEntry(c.scope, k, q, optionsFrom, failure)
 	}
 
 	q.Shared().SetAwaited(false)
@@ -323,12 +322,12 @@ func (c *Cache) add(q *dns.Query, k *key, optionsFrom int) (*entry, answerKind) 
 	if life == 0 || c.bounds[kind.queue()].entries == 0 || c.disabled[kind.queue()].Through(k.name) {
 		return nil, kind
 	}
-	e := newEntry(c.scope, k, q, optionsFrom)
-	e.kind, e.stored = kind, c.store.clock(time.Now())
-	e.expires = e.stored + life
-	if kind != failure {
-		e.staleFor = c.staleFor
+	staleFor := c.staleFor
+	if kind == failure {
+		staleFor = 0
 	}
+	e := newEntry(c.scope, k, q, optionsFrom, kind)
+	e.setTimes(c.store.clock(time.Now()), life, staleFor)
 	c.put(q, e)
 	return e, kind
 }
@@ -364,20 +363,20 @@ func (c *Cache) clampTTLs(q *dns.Query) {
 func (c *Cache) put(q *dns.Query, e *entry) {
 	var keep kindSet
 	switch {
-	case e.kind == failure:
+	case e.kind() == failure:
 		keep = 1<<success | 1<<denial
-	case e.kind == denial && c.preferPositive && c.staleFor > 0:
+	case e.kind() == denial && c.preferPositive && c.staleFor > 0:
 		keep = 1 << success
 	}
 
-	evicted, ok := c.store.put(e, keep, e.stored)
+	evicted, ok := c.store.put(e, keep, e.stored())
 	series := c.seriesOf(q)
 	for kind, n := range evicted {
 		if n > 0 {
 			series.evictions[answerKind(kind).queue()].Add(uint64(n))
 		}
 	}
-	if !ok && e.kind != failure {
+	if !ok && e.kind() != failure {
 		series.drops.Add(1)
 	}
 }

@@ -76,10 +76,11 @@ func (st *Store) saved(scope string, e *entry) savedEntry {
 	defer st.mu.Unlock()
 	return savedEntry{
 		Scope: scope, Name: e.name(), Options: e.options(), Type: e.t, Class: e.class,
-		Flags: e.flags, Step: uint32(e.step),
-		Records: e.records(), Count: e.count, RCode: e.rcode, Kind: e.kind, AA: e.aa, RA: e.ra, AD: e.ad,
-		Extended: e.extended(), Stored: wall(e.stored), Expires: wall(e.expires), StaleFor: e.staleFor,
-		Main: e.list == &e.scope.queues[e.kind.queue()].main, Uses: e.uses.Load(),
+		Flags: e.queryFlags(), Step: uint32(e.step),
+		Records: e.records(), Count: e.count, RCode: e.rcode, Kind: e.kind(),
+		AA: e.flags&flagAA != 0, RA: e.flags&flagRA != 0, AD: e.flags&flagAD != 0,
+		Extended: e.extended(), Stored: wall(e.stored()), Expires: wall(e.expires), StaleFor: e.staleFor(),
+		Main: e.main, Uses: e.uses.Load(),
 	}
 }
 
@@ -147,12 +148,10 @@ func (st *Store) load(saved *savedEntry) {
 
 	now := time.Now()
 	clock := func(t time.Time) time.Duration { return st.clock(now) + t.Sub(now.Round(0)) }
-	e := makeEntry(s, &k, saved.Records, saved.Extended)
-	e.count, e.rcode, e.kind, e.aa, e.ra, e.ad = saved.Count, saved.RCode, saved.Kind, saved.AA, saved.RA, saved.AD
-	e.stored, e.expires, e.staleFor = clock(saved.Stored), clock(saved.Expires), saved.StaleFor
+	e := makeEntry(s, &k, saved.Kind, saved.Records, saved.Extended)
+	e.setAnswer(saved.Count, saved.RCode, saved.AA, saved.RA, saved.AD)
+	e.setTimes(clock(saved.Stored), saved.Expires.Sub(saved.Stored), saved.StaleFor)
 	e.uses.Store(min(saved.Uses, maxUses))
-	if saved.Main {
-		e.list = &s.queues[e.kind.queue()].main
-	}
+	e.main = saved.Main
 	st.put(e, ^kindSet(0), st.clock(now))
 }

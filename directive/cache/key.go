@@ -18,6 +18,7 @@ const (
 	flagRD queryFlags = 1 << iota
 	flagCD
 	flagDO
+	keyFlags = flagRD | flagCD | flagDO
 )
 
 func flagsOf(q *dns.Query) (flags queryFlags) {

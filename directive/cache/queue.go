@@ -35,16 +35,21 @@ func (q *queue) len() int { return q.small.n + q.main.n }
 // recently.
 func (q *queue) add(e *entry) {
 	q.bytes += e.size()
-	if e.list == &q.main || q.takeGhost(e.hash) {
-		q.main.push(e)
-	} else {
-		q.small.push(e)
-	}
+	e.main = e.main || q.takeGhost(e.hash)
+	q.list(e).push(e)
 }
 
 func (q *queue) remove(e *entry) {
 	q.bytes -= e.size()
-	e.list.remove(e)
+	q.list(e).remove(e)
+}
+
+// list returns the list that e is in, or belongs to.
+func (q *queue) list(e *entry) *list {
+	if e.main {
+		return &q.main
+	}
+	return &q.small
 }
 
 // evict removes an entry from the store and returns it. q is not empty.
@@ -57,7 +62,7 @@ func (q *queue) evict(st *Store, now time.Duration) *entry {
 		}
 
 		// An entry that was not hit is evicted, and one that may not even be served stale.
-		if e.uses.Load() == 0 || now >= e.expires && now-e.expires >= e.staleFor {
+		if e.uses.Load() == 0 || now >= e.expires && now-e.expires >= e.staleFor() {
 			if e.fresh(now) {
 				e.scope.evicted++
 			}
@@ -69,7 +74,8 @@ func (q *queue) evict(st *Store, now time.Duration) *entry {
 		}
 
 		// An entry that was hit gets another round, with one use less in the main list.
-		e.list.remove(e)
+		q.list(e).remove(e)
+		e.main = true
 		q.main.push(e)
 		if fromSmall {
 			e.uses.Store(0)
@@ -116,7 +122,7 @@ type list struct {
 }
 
 func (l *list) push(e *entry) {
-	e.list, e.newer, e.older = l, nil, l.newest
+	e.newer, e.older = nil, l.newest
 	if l.newest != nil {
 		l.newest.newer = e
 	} else {
@@ -137,6 +143,6 @@ func (l *list) remove(e *entry) {
 	} else {
 		l.oldest = e.newer
 	}
-	e.list, e.newer, e.older = nil, nil, nil
+	e.newer, e.older = nil, nil
 	l.n--
 }

@@ -123,7 +123,7 @@ func (c *Cache) verifyEntry(q *dns.Query, l *lookup) (refreshed bool) {
 // replaces reports whether the answer of a refresh is used instead of the
 // expired entry (RFC 8767 §4).
 func (c *Cache) replaces(result *result, expired *entry) bool {
-	if c.preferPositive && expired.kind == success && result.kind != success {
+	if c.preferPositive && expired.kind() == success && result.kind() != success {
 		return false
 	}
 	return (result.rcode == wire.NoError || result.rcode == wire.NXDomain) && !result.tc
@@ -132,7 +132,7 @@ func (c *Cache) replaces(result *result, expired *entry) bool {
 // prefetchDue reports whether a fresh entry must be refreshed: it was queried
 // often enough without a gap and expires soon.
 func (c *Cache) prefetchDue(e *entry, now time.Duration) bool {
-	if c.prefetch == 0 || e.kind == failure {
+	if c.prefetch == 0 || e.kind() == failure {
 		return false
 	}
 
@@ -147,7 +147,7 @@ func (c *Cache) prefetchDue(e *entry, now time.Duration) bool {
 
 // prefetchWindow returns how long before it expires a popular entry may be refreshed.
 func (c *Cache) prefetchWindow(e *entry) time.Duration {
-	return max((e.expires-e.stored)*time.Duration(c.prefetchPercent)/100, time.Second)
+	return max((e.expires-e.stored())*time.Duration(c.prefetchPercent)/100, time.Second)
 }
 
 // minRecheck is the minimum time between two refreshes of an entry. Without it

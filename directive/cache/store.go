@@ -63,8 +63,8 @@ type found struct{ byKind [numKinds]*entry }
 // find returns the entries of k. The newest come first in a bucket.
 func (st *Store) find(s *scope, k *key) (f found) {
 	for e := st.table[k.hash%numBuckets].Load(); e != nil; e = e.next.Load() {
-		if f.byKind[e.kind] == nil && e.scope == s && e.has(k) {
-			f.byKind[e.kind] = e
+		if f.byKind[e.kind()] == nil && e.scope == s && e.has(k) {
+			f.byKind[e.kind()] = e
 		}
 	}
 	return f
@@ -101,12 +101,12 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKin
 	st.mu.Lock()
 	defer st.mu.Unlock()
 
-	q := &e.scope.queues[e.kind.queue()]
+	q := &e.scope.queues[e.kind().queue()]
 	if q.limit == 0 {
 		return evicted, false
 	}
 	old := st.find(e.scope, e.key())
-	if e.kind == failure && (old.byKind[success].fresh(now) || old.byKind[denial].fresh(now)) {
+	if e.kind() == failure && (old.byKind[success].fresh(now) || old.byKind[denial].fresh(now)) {
 		return evicted, false
 	}
 	if !st.makeRoom(e, now, &evicted) {
@@ -122,7 +122,7 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKin
 	// The new entry is linked first, so that readers find one of the two at any time.
 	st.link(e)
 	for kind, o := range old.byKind {
-		same := answerKind(kind) == e.kind
+		same := answerKind(kind) == e.kind()
 		if o == nil || !same && keep.has(answerKind(kind)) {
 			continue
 		}
@@ -135,7 +135,7 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKin
 	e.scope.inserted++
 
 	for q.len() > q.limit {
-		evicted[q.evict(st, now).kind]++
+		evicted[q.evict(st, now).kind()]++
 	}
 	return evicted, true
 }
@@ -156,14 +156,14 @@ func (st *Store) makeRoom(e *entry, now time.Duration, evicted *[numKinds]int) b
 	}
 
 	for e.scope.bytes()+size > own {
-		evicted[e.scope.largestQueue().evict(st, now).kind]++
+		evicted[e.scope.largestQueue().evict(st, now).kind()]++
 	}
 	for st.bytes+size > st.limit || st.memory.Reserve(memory.Cache, int64(size)) != nil {
 		q := st.largestQueue()
 		if q.len() == 0 {
 			return false
 		}
-		evicted[q.evict(st, now).kind]++
+		evicted[q.evict(st, now).kind()]++
 	}
 	st.bytes += size
 	return true
@@ -177,7 +177,7 @@ const (
 // remove removes e from the table and from its queue. The caller holds the lock.
 func (st *Store) remove(e *entry) {
 	st.unlink(e)
-	e.scope.queues[e.kind.queue()].remove(e)
+	e.scope.queues[e.kind().queue()].remove(e)
 	st.bytes -= e.size()
 	st.memory.Release(memory.Cache, int64(e.size()))
 }
