@@ -56,7 +56,7 @@ cluster: ## as root, start a real Kubernetes cluster in namespaces of this machi
 		$(addprefix -patience ,$(PATIENCE))
 
 # Options: those of cluster, and SUITES="dns services", ONLY=seamark, FOCUS=regexp.
-conformance: ## as root, run Kubernetes' DNS tests on a real cluster, with CoreDNS and with Seamark; see tools/cluster/conformance.md
+conformance: ## as root, run Kubernetes' DNS tests on a real cluster, with CoreDNS and with Seamark; see docs/reference/conformance.md
 	@mkdir -p bin/cluster && cd tools/cluster && CGO_ENABLED=0 $(GO) build -o ../../bin/cluster/cluster .
 	@bin/cluster/cluster conformance $(addprefix -kubernetes ,$(KUBERNETES)) $(addprefix -proxy ,$(PROXY)) \
 		$(if $(DUAL_STACK),-dual-stack) $(addprefix -nodes ,$(NODES)) $(addprefix -kwok ,$(KWOK)) $(addprefix -port ,$(PORT)) \

@@ -9,8 +9,8 @@ import (
 )
 
 // mostWords is how many words docs has at most: what is said twice is said once, and notes for developers
-// are beside the code.
-const mostWords = 60_000
+// are beside the code. 2,000 are for the page of conformance, which whoever chooses a server reads.
+const mostWords = 62_000
 
 // TestDocumentsAreShort counts the words of docs as wc does.
 func TestDocumentsAreShort(t *testing.T) {

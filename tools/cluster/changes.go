@@ -17,6 +17,7 @@ func changes() []operation {
 	return []operation{
 		{name: "kubectl set image to Seamark, rollout undo to CoreDNS", do: (*conformance).changeImage},
 		{name: "kustomize base beside CoreDNS, CoreDNS scaled to zero, and back", do: (*conformance).changeBase},
+		{name: "kustomize overlay canary, and back", do: (*conformance).changeOverlay},
 		{name: "seamark canary start, three times promote, rollback", do: (*conformance).changeCanary},
 		{name: "seamark canary, each step interrupted and begun again", do: (*conformance).interruptCanary},
 	}
@@ -50,6 +51,23 @@ func (t *conformance) changeBase(ctx context.Context) error {
 	return t.do(ctx, "delete", "-f", base("deployment.yaml"), "-f", base("rbac.yaml"))
 }
 
+// changeOverlay follows "Run beside CoreDNS, without queries" of deploy/kubernetes/README.md.
+func (t *conformance) changeOverlay(ctx context.Context) error {
+	dir := t.file("canary")
+	overlay, err := filepath.Rel(dir, filepath.Join(t.Options.Source, "deploy", "kubernetes", "canary"))
+	if err != nil {
+		return err
+	}
+	image, tag, _ := strings.Cut(seamarkImage, ":")
+	err = writeTemplate("overlay.yaml", filepath.Join(dir, "kustomization.yaml"),
+		map[string]string{"Overlay": overlay, "Image": image, "Tag": tag})
+	return errors.Join(err, steps(
+		func() error { return t.control(ctx) },
+		func() error { return t.change(ctx, "seamark", "apply -k "+dir) },
+		func() error { return t.do(ctx, "delete", "-k", dir) },
+	))
+}
+
 func (t *conformance) scale(ctx context.Context, deployment, replicas string) error {
 	return t.change(ctx, deployment, "scale deployment/"+deployment+" --replicas "+replicas)
 }
@@ -78,9 +96,9 @@ func (t *conformance) canary(ctx context.Context, args string) ([]byte, error) {
 // interruptCanary interrupts each step of a canary as ctrl-C does, and continues it with the same
 // command, as docs/how-to/canary.md promises.
 func (t *conformance) interruptCanary(ctx context.Context) error {
-	err := errors.Join(t.control(ctx), t.continueCanary(ctx, canarySteps[0]))
-	for range len(canarySteps) { // one at least for each stage, and one that finds nothing to do
-		err = errors.Join(err, t.continueCanary(ctx, "promote"))
+	err := errors.Join(t.control(ctx), t.continueCanary(ctx, canarySteps[0], true))
+	for n := range len(canarySteps) { // one at least for each stage, and one that finds nothing to do
+		err = errors.Join(err, t.continueCanary(ctx, "promote", n == 0))
 	}
 	if err != nil {
 		return err
@@ -90,15 +108,21 @@ func (t *conformance) interruptCanary(ctx context.Context) error {
 	if err == nil && !strings.Contains(string(status), "Stage 4") {
 		err = fmt.Errorf("want stage 4, got\n%s", status)
 	}
-	return errors.Join(err, t.continueCanary(ctx, canarySteps[len(canarySteps)-1]))
+	return errors.Join(err, t.continueCanary(ctx, canarySteps[len(canarySteps)-1], true))
 }
 
-// continueCanary interrupts a command soon and later, and runs it to its end.
-func (t *conformance) continueCanary(ctx context.Context, step string) error {
+// continueCanary interrupts a command soon and later, and runs it to its end. One that has much to do must have been
+// interrupted.
+func (t *conformance) continueCanary(ctx context.Context, step string, long bool) error {
+	interrupted := false
 	for _, after := range []time.Duration{300 * time.Millisecond, 3 * time.Second} {
 		short, cancel := context.WithTimeout(ctx, after)
-		t.canary(short, step) // an error, unless it was faster
+		_, err := t.canary(short, step)
+		interrupted = interrupted || err != nil && short.Err() != nil
 		cancel()
+	}
+	if long && !interrupted {
+		return fmt.Errorf("canary %s ended before it was interrupted", step)
 	}
 	_, err := t.canary(ctx, step)
 	return err

@@ -76,7 +76,7 @@ func suites() []suite {
 		// The tests wait two minutes for a change of the ConfigMap, and the kubelet about as long before it
 		// changes a mount.
 		generationSuite("kube-dns", "", "kube-dns/one-container", "kube-dns/components/config-map"),
-		generationSuite("kube-dns-three", `DNS configMap`, "kube-dns/three-container"),
+		threeContainers(),
 		// As SkyDNS does, it answers a query for CNAME from the key of the name alone, not from those below.
 		generationSuite("skydns", `DNS configMap|ExternalName`, "skydns"),
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -21,6 +22,30 @@ func generationSuite(name, skip string, manifests ...string) suite {
 		name: name, usual: "3 minutes", run: (*conformance).runGeneration, server: "seamark",
 		focus: `\[sig-network\] DNS `, skip: skip, manifests: manifests, extra: true,
 	}
+}
+
+// threeContainers returns the suite of kube-dns's three containers, which become one under load.
+func threeContainers() suite {
+	s := generationSuite("kube-dns-three", `DNS configMap`, "kube-dns/three-container")
+	s.operations = func() []operation {
+		return []operation{{name: "three containers patched to one, and rollout undo", do: (*conformance).changeContainers}}
+	}
+	return s
+}
+
+// changeContainers follows "Replace the three containers by one" of deploy/kube-dns/README.md.
+func (t *conformance) changeContainers(ctx context.Context) error {
+	text, err := os.ReadFile(filepath.Join(t.Options.Source, "deploy", "kube-dns", "patches", "one-container.yaml"))
+	if err != nil {
+		return err
+	}
+	patch := t.file("one-container.yaml")
+	text = bytes.ReplaceAll(text, []byte("image: registry.invalid/seamark"), []byte("image: "+seamarkImage))
+	return steps(
+		func() error { return os.WriteFile(patch, text, 0o644) },
+		func() error { return t.change(ctx, "kube-dns", "patch deployment kube-dns --patch-file "+patch) },
+		func() error { return t.change(ctx, "kube-dns", "rollout undo deployment/kube-dns") },
+	)
 }
 
 // runGeneration installs the manifests beside CoreDNS, scales that to zero, runs the tests, and
@@ -42,6 +67,12 @@ func (t *conformance) runGeneration(ctx context.Context, s server, of suite) err
 		func() error { return t.scale(ctx, "coredns", "0") },
 		func() error { return t.awaitNoCoreDNS(ctx) },
 		func() error { return t.runE2E(ctx, s, of) },
+		func() error {
+			if of.operations == nil {
+				return nil
+			}
+			return t.runOperations(ctx, s, of)
+		},
 	)
 }
 

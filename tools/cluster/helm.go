@@ -19,7 +19,7 @@ var helmModule = module{"helm", "helm.sh/helm/v4", "4.3.1", "",
 // has installed.
 func helmChanges() []operation {
 	return []operation{
-		{name: "helm install in mode canary, upgrade, rollback, uninstall", do: (*conformance).helmCanary},
+		{name: "helm install in mode canary, test, upgrade, rollback, uninstall", do: (*conformance).helmCanary},
 		{name: "helm install in mode cluster beside CoreDNS, CoreDNS scaled to zero, and back", do: helmBeside("cluster")},
 		{name: "helm install in mode kube-dns beside CoreDNS, CoreDNS scaled to zero, and back", do: helmBeside("kube-dns")},
 		{name: "helm install in mode node, uninstall", do: (*conformance).helmNode},
@@ -51,17 +51,18 @@ func steps(all ...func() error) error {
 	return nil
 }
 
-// uninstall removes the release, also after an error and a signal.
-func (t *conformance) uninstall(ctx context.Context, err error) error {
+// uninstall removes a release, also after an error and a signal.
+func (t *conformance) uninstall(ctx context.Context, release string, err error) error {
 	return errors.Join(err, t.restore(ctx, func(ctx context.Context) error {
-		return t.helm(ctx, "uninstall seamark --wait --ignore-not-found")
+		return t.helm(ctx, "uninstall "+release+" --wait --ignore-not-found")
 	}))
 }
 
 func (t *conformance) helmCanary(ctx context.Context) error {
-	return t.uninstall(ctx, steps(
+	return t.uninstall(ctx, "seamark", steps(
 		func() error { return t.control(ctx) },
 		func() error { return t.helm(ctx, "install seamark --set mode=canary") },
+		func() error { return t.helm(ctx, "test seamark") },
 		func() error { return t.helm(ctx, "upgrade seamark --set mode=canary --set replicaCount=3") },
 		func() error { return t.helm(ctx, "rollback seamark 1 --wait") },
 	))
@@ -80,14 +81,16 @@ func helmBeside(mode string) func(*conformance, context.Context) error {
 			func() error { return pause(ctx, loadTimeout) },
 		)
 		scaled := t.restore(ctx, func(ctx context.Context) error { return t.scale(ctx, "coredns", "2") })
-		return t.uninstall(ctx, errors.Join(err, scaled))
+		return t.uninstall(ctx, "seamark", errors.Join(err, scaled))
 	}
 }
 
 func (t *conformance) helmNode(ctx context.Context) error {
-	return t.uninstall(ctx, steps(
+	return t.uninstall(ctx, "node-dns", steps(
 		func() error { return t.control(ctx) },
-		func() error { return t.helm(ctx, "install seamark --set mode=node --set node.clusterIPs={10.96.0.10}") },
+		func() error {
+			return t.helm(ctx, "install node-dns --set mode=node --set node.clusterIPs={10.96.0.10}")
+		},
 		func() error { return pause(ctx, loadTimeout) },
 	))
 }

@@ -18,19 +18,20 @@ import (
 
 // required has the Debian package of each program and file that the cluster needs.
 var required = map[string]string{
-	"/usr/lib/cni/bridge": "containernetworking-plugins",
-	"conntrack":           "conntrack",
-	"dig":                 "bind9-dnsutils",
-	"gcc":                 "gcc",
-	"getent":              "libc-bin",
-	"ip":                  "iproute2",
-	"iptables":            "iptables",
-	"ldd":                 "libc-bin",
-	"mount":               "mount",
-	"musl-gcc":            "musl-tools",
-	"nft":                 "nftables",
-	"nsenter":             "util-linux",
-	"runc":                "runc",
+	"/usr/include/stdlib.h": "libc6-dev",
+	"/usr/lib/cni/bridge":   "containernetworking-plugins",
+	"conntrack":             "conntrack",
+	"dig":                   "bind9-dnsutils",
+	"gcc":                   "gcc",
+	"getent":                "libc-bin",
+	"ip":                    "iproute2",
+	"iptables":              "iptables",
+	"ldd":                   "libc-bin",
+	"mount":                 "mount",
+	"musl-gcc":              "musl-tools",
+	"nft":                   "nftables",
+	"nsenter":               "util-linux",
+	"runc":                  "runc",
 }
 
 // Free bytes that a start needs: for the files of the running cluster, and for each program that
@@ -50,7 +51,7 @@ const (
 // checkMachine reports everything that the machine lacks for a cluster at once, and listens on
 // the port of the API server.
 func (c *cluster) checkMachine(context.Context) error {
-	return c.check(c.requiredPrograms())
+	return c.check(c.requiredPrograms(), c.modules())
 }
 
 // checkBeforeBuild reports what the machine lacks for a cluster and for tests with these programs. To build others takes
@@ -60,9 +61,12 @@ func (c *cluster) checkBeforeBuild(tests map[string]string) error {
 		return err
 	}
 
-	programs := c.requiredPrograms()
-	maps.Copy(programs, tests)
-	if err := c.check(programs); err != nil {
+	programs, modules := c.requiredPrograms(), c.modules()
+	if tests != nil {
+		maps.Copy(programs, tests)
+		modules = append(modules, c.testModule())
+	}
+	if err := c.check(programs, modules); err != nil {
 		return machineError{err}
 	}
 
@@ -78,7 +82,8 @@ func (c *cluster) requiredPrograms() map[string]string {
 	return programs
 }
 
-func (c *cluster) check(programs map[string]string) error {
+// check checks for programs, the kernel's parts, and the room for the programs of modules.
+func (c *cluster) check(programs map[string]string, modules []module) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a cluster needs root, to make namespaces: sudo make cluster")
 	}
@@ -88,13 +93,17 @@ func (c *cluster) check(programs map[string]string) error {
 		errs = append(errs, errors.New("the kernel has no overlayfs, which containerd needs: try modprobe overlay"))
 	}
 	// Nodes cannot load a module of the machine's kernel.
+	if _, err := os.Stat("/proc/sys/net/bridge"); err != nil {
+		errs = append(errs, errors.New("the kernel has no br_netfilter, without which a pod does not reach a Service on its node: "+
+			"try modprobe br_netfilter"))
+	}
 	if _, err := os.Stat("/proc/net/ip_vs"); c.Options.Proxy == "ipvs" && err != nil {
 		errs = append(errs, errors.New("the kernel has no ip_vs, which kube-proxy needs in mode ipvs: try modprobe -a ip_vs ip_vs_rr"))
 	}
 	if _, err := findHierarchies(); err != nil {
 		errs = append(errs, err)
 	}
-	errs = append(errs, checkSpace(c.dir, c.needs()), checkInotify(controlInotify+c.Options.Nodes*nodeInotify))
+	errs = append(errs, checkSpace(c.dir, c.needs(modules)), checkInotify(controlInotify+c.Options.Nodes*nodeInotify))
 
 	// The listener stays open, so that nothing else can take the port during a long build.
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", c.Options.Port))
@@ -108,7 +117,7 @@ func (c *cluster) check(programs map[string]string) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// checkPrograms reports the programs that find does not find, with their Debian packages.
+// checkPrograms reports the programs and files that find does not find, with their Debian packages.
 func checkPrograms(programs map[string]string, find func(string) string) error {
 	var names, packages []string
 	for name, debian := range programs {
@@ -127,12 +136,12 @@ func checkPrograms(programs map[string]string, find func(string) string) error {
 		strings.Join(names, ", "), strings.Join(slices.Compact(packages), " "))
 }
 
-// find returns the path of a program, also in the directories of administrators.
+// find returns the path of a file, or of a program, also in the directories of administrators.
 func find(name string) string {
+	if _, err := os.Stat(name); filepath.IsAbs(name) && err == nil {
+		return name
+	}
 	for _, dir := range []string{"", "/usr/sbin/", "/sbin/"} {
-		if filepath.IsAbs(name) {
-			dir = ""
-		}
 		if path, err := exec.LookPath(dir + name); err == nil {
 			return path
 		}
@@ -140,10 +149,10 @@ func find(name string) string {
 	return ""
 }
 
-// needs returns the bytes that have to be free.
-func (c *cluster) needs() uint64 {
+// needs returns the bytes that have to be free for a cluster and the programs of modules.
+func (c *cluster) needs(modules []module) uint64 {
 	needs := uint64(runSpace)
-	for _, m := range c.modules() {
+	for _, m := range modules {
 		for _, p := range m.programs {
 			if _, err := os.Stat(c.program(m, p.name)); err != nil {
 				needs += programSpace

@@ -4,9 +4,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // mcsVersion is the version of the module with the resources of KEP-1645.
@@ -55,12 +57,39 @@ func (t *conformance) runMulticluster(ctx context.Context, s server, of suite) e
 				"Endpoints": map[string]string{"east": "10.244.200.1", "west": "10.244.201.1"},
 			},
 			corefile: withMulticluster,
-		}, func() error { return t.checkRules(ctx, s, of, version+": ", multiRules()) })
+		}, func() error {
+			if s.name == "seamark" {
+				t.add(s, of, t.checkWatched(ctx, version+": "))
+			}
+			return t.checkRules(ctx, s, of, version+": ", multiRules())
+		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkWatched waits until v1beta1 is the only version of ServiceImport that is watched, by the metrics of the API
+// server. CoreDNS watches v1alpha1.
+func (t *conformance) checkWatched(ctx context.Context, prefix string) result {
+	r := result{Name: prefix + "of two versions that are served, v1beta1 is watched", Outcome: failed, Start: time.Now()}
+	for n := 0; pause(ctx, time.Second) == nil && n < 45; n++ {
+		page, err := t.kubectl(ctx, "get", "--raw", "/metrics")
+		watches := func(version string) float64 {
+			return sumOfMetric(string(page), "apiserver_longrunning_requests", `resource="serviceimports"`, `verb="WATCH"`,
+				`version="`+version+`"`)
+		}
+		beta, alpha := watches("v1beta1"), watches("v1alpha1")
+
+		r.Message = fmt.Sprintf("watches of v1beta1: %.0f, of v1alpha1: %.0f (%v)", beta, alpha, err)
+		if err == nil && beta > 0 && alpha == 0 {
+			r.Outcome, r.Message = passed, ""
+			break
+		}
+	}
+	r.Seconds = time.Since(r.Start).Seconds()
+	return r
 }
 
 var kubernetesBlock = regexp.MustCompile(`kubernetes cluster\.local([^{\n]*)\{`)

@@ -29,9 +29,14 @@ func nodeOperations() []operation {
 	return []operation{
 		{name: "nft flush ruleset", do: (*conformance).flushRules},
 		{name: "new pods of the node cache: kubectl rollout restart", do: (*conformance).restartNodeCache},
-		{name: "worker of the node cache killed with SIGKILL", do: (*conformance).killWorker},
+		{name: "worker of the node cache killed with SIGKILL", do: (*conformance).killWorker,
+			lost: "what the worker has read", most: mostRead},
 	}
 }
+
+// mostRead is how many queries of the pods a worker can have read and not answered: a batch of the socket that they
+// reach, as package transport reads them, and as many that wait for an upstream.
+const mostRead = 2 * 16
 
 // runNodeCache installs seamark node, runs the tests and the operations, and removes it.
 func (t *conformance) runNodeCache(ctx context.Context, s server, of suite) error {
@@ -47,9 +52,10 @@ func (t *conformance) runNodeCache(ctx context.Context, s server, of suite) erro
 		func() error { return t.setDNS(ctx, addresses[len(addresses)-1]) },
 		func() error { return t.runE2E(ctx, s, of) },
 		func() error { return t.runPods(ctx, s, of) },
-		func() error { t.checkCapture(ctx, s, of); return nil },
+		func() error { t.checkCapture(ctx, s, of, ""); return nil },
 		func() error { return t.checkRulesOfNode(ctx, s, of) },
 		func() error { return t.runOperations(ctx, s, of) },
+		func() error { t.checkCapture(ctx, s, of, "after the operations: "); return nil },
 	)
 }
 
@@ -117,25 +123,42 @@ func (t *conformance) setDNS(ctx context.Context, address string) error {
 	return nil
 }
 
-// checkCapture checks by the metrics of the caches that queries of the pods have reached them, and with dual
-// stack those of the pod with an IPv6 address only.
-func (t *conformance) checkCapture(ctx context.Context, s server, of suite) {
-	metric := "coredns_dns_requests_total"
-	if of.capture != "address" {
-		metric = "seamark_node_capture_query_packets_total"
-	}
-	t.add(s, of, t.checkMetric(ctx, "queries of pods reach the node cache, capture "+of.capture, metric))
+// checkCapture checks that queries of a pod reach the cache of its node, and with dual stack those over IPv6.
+func (t *conformance) checkCapture(ctx context.Context, s server, of suite, prefix string) {
+	t.add(s, of, t.checkCaptured(ctx, prefix+"queries of pods reach the node cache, capture "+of.capture, t.dns))
 	if slices.Contains(t.cacheAddresses(of.capture), dnsService6) {
-		t.add(s, of, t.checkMetric(ctx, "queries over IPv6 reach the node cache, capture "+of.capture,
-			"coredns_dns_requests_total", `family="2"`))
+		t.add(s, of, t.checkCaptured(ctx, prefix+"queries over IPv6 reach the node cache, capture "+of.capture, dnsService6,
+			`family="2"`))
 	}
 }
 
-// checkMetric checks that the sum of a metric of the caches is not zero, of the lines that have all labels.
-func (t *conformance) checkMetric(ctx context.Context, name, metric string, labels ...string) result {
+// checkCaptured sends queries from a pod to an address, until the caches have counted one in lines with all labels. No
+// probe has its type, and its name is in no cache.
+func (t *conformance) checkCaptured(ctx context.Context, name, server string, labels ...string) result {
 	r := result{Name: name, Outcome: failed, Start: time.Now()}
-	var total float64
-	var err error
+	labels = append(labels, `type="TXT"`)
+	for n := 0; pause(ctx, time.Second) == nil && n < 30; n++ {
+		before, err := t.requests(ctx, labels)
+		if err == nil {
+			_, err = t.kubectl(ctx, "exec", "deploy/client-glibc", "--", "dig", "+tries=1", "@"+server,
+				fmt.Sprintf("%d.example.com", time.Now().UnixNano()), "TXT")
+		}
+		after, afterErr := t.requests(ctx, labels)
+
+		r.Message = fmt.Sprintf("%.0f and then %.0f queries with %s", before, after, strings.Join(labels, " "))
+		if err := errors.Join(err, afterErr); err != nil {
+			r.Message = err.Error()
+		} else if after > before {
+			r.Outcome = passed
+			break
+		}
+	}
+	r.Seconds = time.Since(r.Start).Seconds()
+	return r
+}
+
+// requests returns how many requests the caches have counted in lines with all labels.
+func (t *conformance) requests(ctx context.Context, labels []string) (total float64, err error) {
 	for n := range t.Options.Nodes { // a simulated one has a simulated cache
 		out, listErr := t.kubectl(ctx, "-n", "kube-system", "get", "pods", "-l", "k8s-app=node-local-dns",
 			"--field-selector", "spec.nodeName="+nodeName(n+1), "-o", "jsonpath={.items[*].metadata.name}")
@@ -143,15 +166,10 @@ func (t *conformance) checkMetric(ctx context.Context, name, metric string, labe
 		for _, pod := range strings.Fields(string(out)) {
 			page, pageErr := t.kubectl(ctx, "get", "--raw", "/api/v1/namespaces/kube-system/pods/"+pod+":9253/proxy/metrics")
 			err = errors.Join(err, pageErr)
-			total += sumOfMetric(string(page), metric, labels...)
+			total += sumOfMetric(string(page), "coredns_dns_requests_total", labels...)
 		}
 	}
-	if r.Message = fmt.Sprintf("%s %s %.0f", metric, strings.Join(labels, " "), total); err != nil {
-		r.Message = err.Error()
-	} else if total > 0 {
-		r.Outcome = passed
-	}
-	return r
+	return total, err
 }
 
 // checkRulesOfNode checks that rules of the node, as network policies write them, decide about the queries of

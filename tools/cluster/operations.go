@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -143,14 +144,18 @@ func (t *conformance) operate(ctx context.Context, o operation) result {
 	}
 	if err := errors.Join(err, countErr); err != nil {
 		r.Outcome, r.Message = failed, err.Error()
-	} else if queries.Failed+lookups.Failed > 0 || queries.Lost > o.most || queries.Sent == 0 || lookups.Answered == 0 {
+	} else if queries.Failed+lookups.Failed > 0 || queries.Lost > o.most || queries.Sent == 0 ||
+		lookups.Lost > lookups.Sent/lostLookups || lookups.Answered == 0 {
 		r.Outcome = failed
 	}
 	return r
 }
 
-// counts are those of the pods that send queries. A lookup that fails without an answer is no failure
-// of an operation: a resolver chooses its source port at random and repeats a query from it, see load.
+// One of lostLookups lookups may fail without an answer: a resolver chooses its source port at random and repeats a
+// query from it, see load.
+const lostLookups = 20
+
+// counts are those of the pods that send queries.
 type counts struct{ queries, lookups load }
 
 func (t *conformance) counts(ctx context.Context) (c counts, err error) {
@@ -228,14 +233,37 @@ func (t *conformance) drain(ctx context.Context) error {
 // killed returns an operation that kills a program of the cluster, which is started again.
 func killed(program string) func(*conformance, context.Context) error {
 	return func(t *conformance, ctx context.Context) error {
-		if err := t.signal(program, syscall.SIGKILL); err != nil {
+		before, err := t.running(program)
+		if err := errors.Join(err, t.signal(program, syscall.SIGKILL), pause(ctx, 15*time.Second)); err != nil {
 			return err
 		}
-		if err := pause(ctx, 15*time.Second); err != nil {
-			return err
-		}
-		return t.await(ctx, program, func() error { return t.countReady(ctx, t.Options.Nodes) })
+
+		since := time.Now()
+		return t.await(ctx, program, func() error {
+			now, err := t.running(program)
+			old := func(pid int) bool { return slices.Contains(before, pid) }
+			if err != nil || slices.ContainsFunc(now, old) || len(now) != len(before) {
+				return errors.Join(err, fmt.Errorf("its processes are %d, and were %d", now, before))
+			}
+			return errors.Join(t.countReady(ctx, t.Options.Nodes), t.renewed(ctx, since))
+		})
 	}
+}
+
+// renewed returns an error unless the kubelet of each node has renewed its lease since a time, as it does every ten
+// seconds. A node stays ready for much longer.
+func (t *conformance) renewed(ctx context.Context, since time.Time) error {
+	for n := range t.Options.Nodes {
+		name := nodeName(n + 1)
+		out, err := t.kubectl(ctx, "-n", "kube-node-lease", "get", "lease", name, "-o", "jsonpath={.spec.renewTime}")
+		if err != nil {
+			return err
+		}
+		if at, err := time.Parse(time.RFC3339, string(out)); err != nil || at.Before(since) {
+			return errors.Join(err, fmt.Errorf("the lease of %s was renewed last at %s", name, out))
+		}
+	}
+	return nil
 }
 
 // stopControlPlane stops the API server for two minutes. The controllers go on when the kubelets have
@@ -292,16 +320,21 @@ func (t *conformance) killPod(ctx context.Context) error {
 	return t.rollout(ctx, "kube-system", "coredns")
 }
 
-// signal sends a signal to the processes of a program of the cluster, but not of its containers.
-func (t *conformance) signal(program string, s syscall.Signal) error {
+// running returns the processes of a program of the cluster, but not of its containers.
+func (t *conformance) running(program string) ([]int, error) {
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", t.Init.PID))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	pids, err := t.processes(func(pid int) bool {
+	return t.processes(func(pid int) bool {
 		namespace, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
 		return namespace == own && comm(pid) == program
 	})
+}
+
+// signal sends a signal to the processes of a program.
+func (t *conformance) signal(program string, s syscall.Signal) error {
+	pids, err := t.running(program)
 	if err == nil && len(pids) == 0 {
 		err = fmt.Errorf("no process %s", program)
 	}

@@ -37,7 +37,6 @@ func TestParseRefused(t *testing.T) {
 		{"-kubernetes 1.37.99", "-kubernetes 1.37.99: not tried"},
 		{"-kubernetes latest", "-kubernetes latest: not tried"},
 		{"-proxy userspace", "-proxy userspace: not tried"},
-		{"-proxy userspace", "-proxy userspace: not tried"},
 		{"-nodes 0", "-nodes 0"},
 		{"-nodes 4", "-nodes 4"},
 		{"-kwok -1", "-kwok -1"},

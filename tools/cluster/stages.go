@@ -161,7 +161,7 @@ func down(dir string) error {
 	if err := newCluster(s).undoAll(outside()); err != nil {
 		return err
 	}
-	fmt.Println("the cluster has ended, and nothing of it is left but the programs in", filepath.Join(dir, "programs"))
+	fmt.Println("the cluster has ended, and nothing of it is left but programs and their modules in", dir)
 	return nil
 }
 
