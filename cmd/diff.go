@@ -292,7 +292,8 @@ func dnsPod(ctx context.Context, session *apiserver.Session) (cluster.Key, error
 	return pod, err
 }
 
-// readyPod returns a ready pod with labels; ok is false if there is none.
+// readyPod returns a ready pod with labels; ok is false if there is none. One that is being deleted stays ready
+// for seconds, and would end during the comparison.
 func readyPod(
 	ctx context.Context, session *apiserver.Session, namespace, selector string,
 ) (pod cluster.Key, ok bool, err error) {
@@ -306,7 +307,7 @@ func readyPod(
 		return pod, false, fmt.Errorf("reading the pods with the labels %s: %w", selector, err)
 	}
 	for _, p := range pods.Items {
-		if p.Status.Conditions.Ready() {
+		if p.DeletionTimestamp == nil && p.Status.Conditions.Ready() {
 			return cluster.Key{Namespace: p.Namespace, Name: p.Name}, true, nil
 		}
 	}

@@ -154,6 +154,7 @@ func TestDiffUsage(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "Corefile"), plain)
 	write(t, filepath.Join(dir, "empty"), ". {\n    whoami\n}\n")
+	ending := fakeAPI(t, map[string]string{systemPods + "k8s-app=kube-dns": `{"items":[{"metadata":{"name":"a","namespace":"kube-system","deletionTimestamp":"2026-11-30T00:00:00Z"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`})
 	for _, c := range []struct {
 		args, stderr string
 	}{
@@ -164,6 +165,7 @@ func TestDiffUsage(t *testing.T) {
 		{"--transport port-forward --manifests .", "seamark: --transport port-forward needs an API server"},
 		{"--transport port-forward --against 127.0.0.1 --kubeconfig none", "seamark: --against: want NAMESPACE/POD[:PORT]"},
 		{"--transport port-forward --against a/b:0 --kubeconfig none", "seamark: --against: want a port of 1..65535"},
+		{"--transport port-forward --kubeconfig " + ending, "seamark: no ready pod has the label k8s-app=kube-dns"},
 		{"--transport port-forward --kubeconfig none", "seamark: reading kubeconfig none: open none: no such file"},
 		{"--against 127.0.0.1 --rate 0", "seamark: --rate: want 1..1000000, got 0\n"},
 		{"--against 127.0.0.1 --manifests none", "seamark: --manifests: open none: no such file or directory\n"},
