@@ -63,6 +63,7 @@ func suites() []suite {
 			`EndpointSlice should (?:create Endpoints and|support a Service with multiple)|.*\[Feature:Networking-DNS\])`},
 		{name: "multicluster", usual: "2 minutes", run: (*conformance).runMulticluster},
 		{name: "pods", usual: "30 s", run: (*conformance).runPods},
+		{name: "commands", usual: "1 minute", run: (*conformance).runCommands, server: "seamark"},
 		{name: "policy", usual: "3 minutes", run: (*conformance).runPolicy, server: "seamark"},
 		{name: "gateway", usual: "1 minute", run: (*conformance).runGateway, server: "seamark", extra: true},
 		{name: "records", usual: "1 minute", run: (*conformance).runRecords, server: "seamark", extra: true},

@@ -243,9 +243,13 @@ func (t *conformance) audit(ctx context.Context, s server, of suite) error {
 
 // seamark runs the server's program with the cluster's kubeconfig.
 func (c *cluster) seamark(ctx context.Context, args ...string) ([]byte, error) {
+	return output(c.seamarkCommand(ctx, args...))
+}
+
+func (c *cluster) seamarkCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.file("bin", "seamark"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.file("kubeconfig"))
-	return output(cmd)
+	return cmd
 }
 
 // policyOnNodes installs seamark node with the directive in its Corefile, and repeats the attacks on it.

@@ -227,15 +227,20 @@ func output(cmd *exec.Cmd) ([]byte, error) {
 	var out, messages bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &messages
 	if cmd.Cancel != nil {
-		// A signal of the terminal reaches the children of go run, one of kill only this process.
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
-		cmd.WaitDelay = 10 * time.Second
+		interruptible(cmd)
 	}
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, lastLines(messages.String(), 15))
 	}
 	return out.Bytes(), nil
+}
+
+// interruptible has the end of its context interrupt a command and its children.
+func interruptible(cmd *exec.Cmd) {
+	// A signal of the terminal reaches the children of go run, one of kill only this process.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = 10 * time.Second
 }
 
 func lastLines(text string, n int) string {
