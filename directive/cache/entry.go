@@ -98,7 +98,11 @@ func (e *entry) setTimes(stored, life, staleFor time.Duration) {
 }
 
 func wholeSeconds(d time.Duration) uint32 {
-	return uint32(min(max(math.Ceil(d.Seconds()), 0), math.MaxUint32))
+	seconds := max(d, 0) / time.Second
+	if d > seconds*time.Second {
+		seconds++
+	}
+	return uint32(min(seconds, math.MaxUint32))
 }
 
 func (e *entry) stored() time.Duration { return e.expires - time.Duration(e.life)*time.Second }

@@ -327,8 +327,9 @@ func (c *Cache) add(q *dns.Query, k *key, optionsFrom int) (*entry, answerKind) 
 		staleFor = 0
 	}
 	e := newEntry(c.scope, k, q, optionsFrom, kind)
-	e.setTimes(c.store.clock(time.Now()), life, staleFor)
-	c.put(q, e)
+	now := c.store.clock(time.Now())
+	e.setTimes(now, life, staleFor)
+	c.put(q, e, now)
 	return e, kind
 }
 
@@ -360,7 +361,7 @@ func (c *Cache) clampTTLs(q *dns.Query) {
 
 // put puts e into the store. A denial replaces the positive answer unless that
 // is preferred; a failure replaces neither.
-func (c *Cache) put(q *dns.Query, e *entry) {
+func (c *Cache) put(q *dns.Query, e *entry, now time.Duration) {
 	var keep kindSet
 	switch {
 	case e.kind() == failure:
@@ -369,7 +370,7 @@ func (c *Cache) put(q *dns.Query, e *entry) {
 		keep = 1 << success
 	}
 
-	evicted, ok := c.store.put(e, keep, e.stored())
+	evicted, ok := c.store.put(e, keep, now)
 	series := c.seriesOf(q)
 	for kind, n := range evicted {
 		if n > 0 {

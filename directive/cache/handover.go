@@ -97,7 +97,7 @@ func (st *Store) LoadState(r io.Reader) error {
 			return malformed
 		case err != nil:
 			return fmt.Errorf("loading the cache: %w", err)
-		case int(e.Kind) >= numKinds || len(e.Name) > wire.MaxName || len(e.Options) > maxKeyOptions:
+		case int(e.Kind) >= numKinds || e.Flags > keyFlags || len(e.Name) > wire.MaxName || len(e.Options) > maxKeyOptions:
 			return fmt.Errorf("loading the cache: invalid entry of type %d for %q", e.Type, e.Name)
 		}
 

@@ -74,6 +74,10 @@ func FuzzLoadState(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(data.Bytes())
+	for _, flags := range []string{"8", "192", "255"} { // beside those of a query
+		one := bytes.Replace(data.Bytes(), []byte(`"Flags":0`), []byte(`"Flags":`+flags), 1)
+		f.Add(append(one, one...))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		st := NewStore(1<<20, nil)
 		st.scope("scope", [2]int{10, 10})

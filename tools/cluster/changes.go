@@ -39,16 +39,15 @@ func (t *conformance) changeBase(ctx context.Context) error {
 		return err
 	}
 	base := func(name string) string { return filepath.Join(t.Options.Source, "deploy", "kubernetes", "base", name) }
-	err := steps(
+	defer t.remove(ctx, "-f", base("rbac.yaml"))
+	defer t.remove(ctx, "-f", base("deployment.yaml"))
+	defer t.restore(ctx, func(ctx context.Context) error { return t.scale(ctx, "coredns", "2") })
+	return steps(
 		func() error { return t.do(ctx, "apply", "-f", base("rbac.yaml"), "-f", base("deployment.yaml")) },
 		func() error { return t.change(ctx, "seamark", "set image deployment/seamark coredns="+seamarkImage) },
 		func() error { return t.scale(ctx, "coredns", "0") },
 		func() error { return t.scale(ctx, "coredns", "2") },
 	)
-	if err != nil {
-		return err
-	}
-	return t.do(ctx, "delete", "-f", base("deployment.yaml"), "-f", base("rbac.yaml"))
 }
 
 // changeOverlay follows "Run beside CoreDNS, without queries" of deploy/kubernetes/README.md.
@@ -61,11 +60,11 @@ func (t *conformance) changeOverlay(ctx context.Context) error {
 	image, tag, _ := strings.Cut(seamarkImage, ":")
 	err = writeTemplate("overlay.yaml", filepath.Join(dir, "kustomization.yaml"),
 		map[string]string{"Overlay": overlay, "Image": image, "Tag": tag})
-	return errors.Join(err, steps(
-		func() error { return t.control(ctx) },
-		func() error { return t.change(ctx, "seamark", "apply -k "+dir) },
-		func() error { return t.do(ctx, "delete", "-k", dir) },
-	))
+	if err != nil {
+		return err
+	}
+	defer t.remove(ctx, "-k", dir)
+	return errors.Join(t.control(ctx), t.change(ctx, "seamark", "apply -k "+dir))
 }
 
 func (t *conformance) scale(ctx context.Context, deployment, replicas string) error {
@@ -112,13 +111,13 @@ func (t *conformance) interruptCanary(ctx context.Context) error {
 }
 
 // continueCanary interrupts a command soon and later, and runs it to its end. One that has much to do must have been
-// interrupted.
+// interrupted later.
 func (t *conformance) continueCanary(ctx context.Context, step string, long bool) error {
 	interrupted := false
 	for _, after := range []time.Duration{300 * time.Millisecond, 3 * time.Second} {
 		short, cancel := context.WithTimeout(ctx, after)
 		_, err := t.canary(short, step)
-		interrupted = interrupted || err != nil && short.Err() != nil
+		interrupted = err != nil && short.Err() != nil
 		cancel()
 	}
 	if long && !interrupted {

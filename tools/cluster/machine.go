@@ -21,6 +21,7 @@ var required = map[string]string{
 	"/usr/include/stdlib.h": "libc6-dev",
 	"/usr/lib/cni/bridge":   "containernetworking-plugins",
 	"conntrack":             "conntrack",
+	"curl":                  "curl",
 	"dig":                   "bind9-dnsutils",
 	"gcc":                   "gcc",
 	"getent":                "libc-bin",

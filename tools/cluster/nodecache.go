@@ -251,7 +251,7 @@ func (t *conformance) flushRules(ctx context.Context) error {
 	return pause(ctx, 45*time.Second)
 }
 
-// killWorker kills the process that answers queries, which the supervisor starts again.
+// killWorker kills the process that answers the queries of a node, which the supervisor starts again.
 func (t *conformance) killWorker(ctx context.Context) error {
 	node := func(pid int) bool {
 		groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
@@ -262,8 +262,8 @@ func (t *conformance) killWorker(ctx context.Context) error {
 	if err == nil && len(workers) == 0 {
 		err = errors.New("there is no worker")
 	}
-	for _, pid := range workers {
-		err = errors.Join(err, syscall.Kill(pid, syscall.SIGKILL))
+	if err == nil {
+		err = syscall.Kill(workers[0], syscall.SIGKILL)
 	}
 	return errors.Join(err, pause(ctx, 10*time.Second))
 }
