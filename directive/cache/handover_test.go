@@ -66,7 +66,7 @@ func FuzzLoadState(f *testing.F) {
 	s := st.scope("scope", [2]int{10, 10})
 	k := key{name: []byte("\x01a\x00"), t: wire.TypeA, class: 1}
 	k.setHash(st, s)
-	e := makeEntry(s, &k, success, []byte("record"), nil)
+	e := makeEntry(s, &k, success, nil, nil)
 	e.setTimes(0, time.Hour, 0)
 	st.put(e, 0, 0)
 	var data bytes.Buffer
