@@ -243,10 +243,15 @@ func (t *conformance) restartNodeCache(ctx context.Context) error {
 }
 
 // flushRules removes the rules of every node, and of kube-proxy with them, which writes its own again
-// within half a minute.
+// within half a minute. In mode nftables it would do so when a Service has changed: until then no ClusterIP is reached.
 func (t *conformance) flushRules(ctx context.Context) error {
 	if err := t.nft(ctx, "flush ruleset"); err != nil {
 		return err
+	}
+	if t.Options.Proxy == "nftables" {
+		if err := killed("kube-proxy")(t, ctx); err != nil {
+			return err
+		}
 	}
 	return pause(ctx, 45*time.Second)
 }
