@@ -21,6 +21,9 @@ var (
 // Each row of the page about advisories has tests that exist, or the reason why it does not apply. Each
 // advisory of a row is named by one of the row's tests, and each that tests name is on the page.
 func TestAdvisoriesPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	tests, named := testsOfTree(t)
 	page, rows := read(t, "../"+advisoriesPage), 0
 	for line := range strings.Lines(page) {

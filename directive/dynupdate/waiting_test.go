@@ -19,6 +19,9 @@ import (
 // Updates that wait are not read: with the names of their records written out they would take more than
 // a megabyte each.
 func TestUpdatesWaitingMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	w := newWorld(t, "database DIR/db")
 	w.stop()
 	unlock, err := watch.Lock(t.Context(), filepath.Join(w.dir, "db"))

@@ -347,6 +347,9 @@ func (x *source) lookup(t testing.TB, name string) *answer {
 
 // After any changes in any order the answers are those of a model that reads all objects for each name.
 func TestModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	h, b := plan(t, "delegate a a.example.test\ndelegate b b.example.test\ndelegate * example.test")
 	for seed := range uint64(race.Fewer(3000)) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -38,6 +38,9 @@ func manyPolicies(t testing.TB) (*chaintest.Block, *Policy) {
 // A query of a pod costs at most 0.3 µs and no allocation more with 100,000 rules in 1,000 namespaces, wherever
 // the rules are.
 func TestCost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	c := new(stubCluster)
 	c.add("10.1.0.1", pod("ns-999", "agent"))
 	objects, _ := manyNamespaces(t)

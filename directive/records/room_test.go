@@ -65,6 +65,9 @@ func (r *rig) state() string {
 // The state after some events does not depend on their order, also if a namespace has more objects and
 // records than it may have: servers that run for different times answer equally.
 func TestObjectsOrder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for seed := range uint64(race.Fewer(20)) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		most := 3 + random.IntN(6)

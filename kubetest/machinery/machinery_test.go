@@ -18,6 +18,9 @@ const patience = time.Minute
 
 // Several servers, one after the other and two at once, leave no goroutine behind.
 func TestStartStopLeavesNoGoroutine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	cycle := func() {
 		srv, err := Start(context.Background(), t.TempDir())
 		if err != nil {

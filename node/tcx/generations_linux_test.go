@@ -305,6 +305,9 @@ func TestRepeatPlaces(t *testing.T) {
 
 // Names that are queried once, however many, end the repetition of no name that is queried often.
 func TestRepeatScan(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	b := newRepeatBench(t)
 	b.serveCounter()
 	const often = 1000

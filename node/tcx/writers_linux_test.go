@@ -142,6 +142,9 @@ func TestRepeatClaim(t *testing.T) {
 
 // While two processes store replies, as in a hand-over, each repeated reply is one of them as a whole.
 func TestRepeatTwoWriters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	b := newRepeatBench(t)
 	files := b.files()
 	done := make(chan struct{})
@@ -195,6 +198,9 @@ func (b *repeatBench) waitForLetter(letter byte) {
 // A process that is stopped at any instruction, for longer than another one rests, neither leaves replies that are not
 // whole nor makes them when it continues: while the other one stores replies to the same names.
 func TestRepeatWriterStopped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	b := newRepeatBench(t)
 	files := b.files()
 	stopped := startWriter(t, files, 'a')

@@ -18,6 +18,9 @@ var separatorOfEvidence = strings.NewReplacer("; script ", "\nscript ", "; test 
 // Each sentence about CoreDNS is shown by a script or a test that exists, or is a difference that
 // users can read about.
 func TestSentences(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	text, err := os.ReadFile(root + "testdata/coredns/sentences.txt")
 	if err != nil {
 		t.Fatal(err)
