@@ -25,7 +25,7 @@ type Requester struct {
 	own           atomic.Pointer[string] // its address here, as http.Request.RemoteAddr; nil before the first one
 }
 
-// NewRequester returns the page at a path of an address, which has the content. A nil dial connects
+// NewRequester returns a Requester for the page at a path of an address, whose content it is given. A nil dial connects
 // as the operating system does. A request may take as long as the timeout.
 func NewRequester(
 	dial func(ctx context.Context, network, address string) (net.Conn, error), addr, path, content string,
@@ -114,7 +114,7 @@ func (r *Requester) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	go r.serve(conn)
 }
 
-// serve replies to the request that net/http has read, and to those that follow it.
+// serve answers the request that net/http has read, and every later one.
 func (r *Requester) serve(conn net.Conn) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Time{}) // that of the first request

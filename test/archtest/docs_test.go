@@ -9,7 +9,7 @@ import (
 )
 
 // mostWords is how many words docs has at most: what is said twice is said once, and notes for developers
-// are beside the code. 2,000 are for the page of conformance, which whoever chooses a server reads.
+// are beside the code. The page of conformance, by which users choose a server, takes 2,000 of them.
 const mostWords = 62_000
 
 // TestDocumentsAreShort counts the words of docs as wc does.

@@ -115,12 +115,14 @@ func (t *conformance) serverChecks(servers []string, pod, address string) []comm
 	here, onNode := t.seamarkCommand, func(ctx context.Context, args ...string) *exec.Cmd {
 		return t.onNode(ctx, 1, append([]string{"seamark"}, args...)...) // where the Service's address is reached
 	}
+
 	return []commandCheck{
 		{"check: the cluster's Corefile is valid", prints(here, "check --from-cluster", 0, "Corefile: OK")},
 		{"status: each server is healthy",
 			prints(here, "status"+selected, 0, strings.Join(servers, ": Healthy(?s:.*)")+": Healthy")},
 		{"records: those of a Service",
 			prints(here, "records --type A --name web.tenant-a"+selected, 0, web+`30 IN A 10\.96\.201\.1\n`)},
+
 		{"explain: a Service's short name in a pod", prints(here, "explain web --pod "+pod+selected, 0,
 			web+"A from "+regexp.QuoteMeta(address), `Service tenant-a/web has 10\.96\.201\.1`)},
 		{"explain: a misspelled name in a pod, and the right one", prints(here, "explain wbe --pod "+pod+selected, 1,
@@ -129,6 +131,7 @@ func (t *conformance) serverChecks(servers []string, pod, address string) []comm
 			web+`A: NOERROR from 10\.96\.0\.10:53 in \S+\n +`+web+`30 IN A 10\.96\.201\.1\n`)},
 		{"query: a name that does not exist, in each search domain", prints(onNode, "query wbe A --pod "+pod, 1,
 			`(?s)wbe\.tenant-a\.svc\.`+nothing+`wbe\.svc\.`+nothing+`wbe\.`+nothing+`wbe\. A: `)},
+
 		{"tail: the queries of a pod, with its name, and of no other", func(ctx context.Context) error {
 			return t.tail(ctx, "tail --pods --client "+address+selected, pod, len(servers))
 		}},

@@ -57,6 +57,7 @@ func suites() []suite {
 		{name: "dns", usual: "3 minutes", run: (*conformance).runE2E, focus: `\[sig-network\] DNS `},
 		{name: "operations", usual: "7 minutes", run: (*conformance).runOperations, operations: operations},
 		{name: "changes", usual: "7 minutes", run: (*conformance).runOperations, operations: changes, server: "seamark"},
+
 		{name: "services", usual: "6 minutes", run: (*conformance).runE2E, focus: `\[sig-network\] (?:` +
 			`Services should (?:be able to change the type from|be able to create a functioning NodePort|` +
 			`serve (?:a basic|multiport) endpoints? from pods|be able to up and down|work after the service has been recreated)|` +
@@ -65,11 +66,13 @@ func suites() []suite {
 		{name: "pods", usual: "30 s", run: (*conformance).runPods},
 		{name: "commands", usual: "1 minute", run: (*conformance).runCommands, server: "seamark"},
 		{name: "policy", usual: "3 minutes", run: (*conformance).runPolicy, server: "seamark"},
+
 		{name: "gateway", usual: "1 minute", run: (*conformance).runGateway, server: "seamark", extra: true},
 		{name: "records", usual: "1 minute", run: (*conformance).runRecords, server: "seamark", extra: true},
 		// The controllers remove its Services for many minutes afterwards.
 		{name: "performance", usual: "12 minutes", run: (*conformance).runE2E, focus: `\[Feature:PerformanceDNS\]`, extra: true},
 		{name: "slis", usual: "4 minutes", run: (*conformance).runSLIs, extra: true},
+
 		nodeSuite("tcx"),
 		nodeSuite("clsact"),
 		nodeSuite("address"),
