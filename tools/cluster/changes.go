@@ -95,9 +95,9 @@ func (t *conformance) canary(ctx context.Context, args string) ([]byte, error) {
 // interruptCanary interrupts each step of a canary as ctrl-C does, and continues it with the same
 // command, as docs/how-to/canary.md promises.
 func (t *conformance) interruptCanary(ctx context.Context) error {
-	err := errors.Join(t.control(ctx), t.continueCanary(ctx, canarySteps[0], true))
-	for n := range len(canarySteps) { // one at least for each stage, and one that finds nothing to do
-		err = errors.Join(err, t.continueCanary(ctx, "promote", n == 0))
+	err := errors.Join(t.control(ctx), t.continueCanary(ctx, canarySteps[0], 2))
+	for range len(canarySteps) { // one at least for each stage, and one that finds nothing to do
+		err = errors.Join(err, t.continueCanary(ctx, "promote", 1))
 	}
 	if err != nil {
 		return err
@@ -107,22 +107,26 @@ func (t *conformance) interruptCanary(ctx context.Context) error {
 	if err == nil && !strings.Contains(string(status), "Stage 4") {
 		err = fmt.Errorf("want stage 4, got\n%s", status)
 	}
-	return errors.Join(err, t.continueCanary(ctx, canarySteps[len(canarySteps)-1], true))
+	return errors.Join(err, t.continueCanary(ctx, canarySteps[len(canarySteps)-1], 2))
 }
 
-// continueCanary interrupts a command soon and later, and runs it to its end. One that has much to do must have been
-// interrupted later.
-func (t *conformance) continueCanary(ctx context.Context, step string, long bool) error {
-	interrupted := false
-	for _, after := range []time.Duration{300 * time.Millisecond, 3 * time.Second} {
+// continueCanary interrupts a command after 0.3 s, and its continuations after twice as long each, until one ends. At
+// least so many must have been interrupted.
+func (t *conformance) continueCanary(ctx context.Context, step string, least int) error {
+	for n, after := 0, 300*time.Millisecond; ; n, after = n+1, 2*after {
 		short, cancel := context.WithTimeout(ctx, after)
 		_, err := t.canary(short, step)
-		interrupted = err != nil && short.Err() != nil
+		interrupted := err != nil && short.Err() != nil
 		cancel()
+
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case interrupted:
+		case err == nil && n < least:
+			return fmt.Errorf("canary %s ended after %d interruptions, want %d", step, n, least)
+		default:
+			return err
+		}
 	}
-	if long && !interrupted {
-		return fmt.Errorf("canary %s ended before it was interrupted", step)
-	}
-	_, err := t.canary(ctx, step)
-	return err
 }
