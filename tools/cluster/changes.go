@@ -96,8 +96,9 @@ func (t *conformance) canary(ctx context.Context, args string) ([]byte, error) {
 // command, as docs/how-to/canary.md promises.
 func (t *conformance) interruptCanary(ctx context.Context) error {
 	err := errors.Join(t.control(ctx), t.continueCanary(ctx, canarySteps[0], 2))
-	for range len(canarySteps) { // one at least for each stage, and one that finds nothing to do
-		err = errors.Join(err, t.continueCanary(ctx, "promote", 1))
+	err = errors.Join(err, t.continueCanary(ctx, "promote", 1))
+	for range len(canarySteps) - 1 { // to the last stage, and at least one that finds nothing to do
+		err = errors.Join(err, t.continueCanary(ctx, "promote", 0))
 	}
 	if err != nil {
 		return err
