@@ -23,6 +23,7 @@ type changer struct {
 	written int
 	watch   net.Conn // queries the bare watch for the last version of a slice
 	again   int      // number of times that the API server ended that watch
+	repeats int      // new answers after the first one that a change has to have
 
 	acked map[int]time.Duration // by line number
 }
@@ -136,13 +137,16 @@ func (c *changer) parse(text string) error {
 
 // delays are the times in milliseconds from the acknowledgements of changes to their answers, by our
 // server and by the bare watch. unsure is the time since the previous query: our answer may have been
-// available for that long.
-type delays struct{ answered, watched, unsure []float64 }
+// available for that long. queries counts those of our server.
+type delays struct {
+	answered, watched, unsure []float64
+	queries                   int
+}
 
 // change makes the n-th change and queries until the server and the bare watch
 // answer it.
 func (c *changer) change(ctx context.Context, s *server, n int, within time.Duration, d *delays) error {
-	conn, err := net.Dial("udp4", s.addr().String())
+	conn, err := s.dial()
 	if err != nil {
 		return err
 	}
@@ -175,6 +179,7 @@ func (c *changer) change(ctx context.Context, s *server, n int, within time.Dura
 	d.answered = append(d.answered, (p.answered-ack).Seconds()*1e3)
 	d.watched = append(d.watched, (p.watched-ack).Seconds()*1e3)
 	d.unsure = append(d.unsure, p.unsure.Seconds()*1e3)
+	d.queries += p.queries
 	return nil
 }
 
@@ -206,10 +211,11 @@ type poll struct {
 	room           []byte
 
 	answered, watched, unsure time.Duration
+	queries                   int
 }
 
 func (p *poll) run(ctx context.Context, within time.Duration) error {
-	why := "no answer"
+	why, answers := "no answer", 0
 	before := clock()
 	for end := before + within; clock() < end; time.Sleep(100 * time.Microsecond) {
 		if err := ctx.Err(); err != nil {
@@ -218,8 +224,16 @@ func (p *poll) run(ctx context.Context, within time.Duration) error {
 
 		if p.answered == 0 {
 			asked := clock()
+			p.queries++
 			if n, err := exchange(p.conn, p.q, p.room, 100*time.Millisecond); err == nil {
-				if why = p.q.wrong(p.room[:n], true); why == "" {
+				why = p.q.wrong(p.room[:n], true)
+				switch {
+				case why != "" && answers > 0:
+					return fmt.Errorf("%s, after an answer with the change", why)
+				case why != "":
+				case answers < p.c.repeats:
+					answers++
+				default:
 					p.answered = clock()
 					p.unsure = p.answered - before
 				}

@@ -72,6 +72,9 @@ func goals() []goal {
 		goal{"p99 of a round trip at 1,000 q/s, to without repeated replies", ratios,
 			"node 1k p99/tcx", "node 1k p99/tcx, not repeated", 0.2, ""},
 
+		goal{"change to an answer that the kernel repeats, p99, to without repeated replies", ratios,
+			"node change/tcx", "node change/tcx, not repeated", 1, ""},
+
 		// The parts of the cache of a node.
 		goal{"for comparison: without repeated replies, to CoreDNS", ratios, "node/tcx, not repeated",
 			"node/coredns", 0, ""},

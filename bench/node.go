@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -57,6 +59,7 @@ type nodeServer struct {
 	local  bool   // it needs the addresses on the node
 	exempt bool   // it needs the rules of node-cache
 	argv   []string
+	api    string // the address of this machine's loopback interface that it reaches at the same address
 }
 
 // nodeFixed returns a contender that gives the one lookup of the workload node one a fixed reply.
@@ -70,34 +73,37 @@ func (b *bench) nodeFixed() (nodeServer, error) {
 	return nodeServer{label: "fixed", target: nodeCluster, argv: argv}, err
 }
 
+// nodeCommand returns the command of our server as a node's cache.
+func (b *bench) nodeCommand(corefile, capture string, more ...string) []string {
+	return append([]string{b.binary, "node", "-capture", capture, "-localip", nodeLocal + "," + nodeCluster,
+		"-conf", corefile, "-corefile", corefile + "." + capture, "-basecorefile", corefile, "-kubednscm",
+		b.dir}, more...)
+}
+
 // nodeServers returns the contenders. The node of a contender that does not set it up itself has
 // the rules of node-cache, except that capture none of Seamark has no rules.
 func (b *bench) nodeServers(corefile, answers string) []nodeServer {
-	ours := func(capture string, more ...string) []string {
-		return append([]string{b.binary, "node", "-capture", capture, "-localip", nodeLocal + "," + nodeCluster,
-			"-conf", corefile, "-corefile", corefile + "." + capture, "-basecorefile", corefile, "-kubednscm",
-			b.dir}, more...)
-	}
+	ours := func(capture string, more ...string) []string { return b.nodeCommand(corefile, capture, more...) }
 	loop := func(more ...string) []string {
 		return b.loop("", netip.MustParseAddrPort(nodeCluster+":53"), answers, more...).argv
 	}
 
 	all := []nodeServer{
-		{"tcx", nodeCluster, false, false, ours("tcx")},
-		{"tcx, not repeated", nodeCluster, false, false, ours("tcx", "-repeat-replies=false")},
-		{"address", nodeCluster, false, false, ours("address")},
-		{"none", nodeLocal, true, false, ours("none")},
-		{"loop", nodeCluster, true, true, loop()},
-		{"echo", nodeCluster, true, true, loop("-blocking")},
+		{label: "tcx", target: nodeCluster, argv: ours("tcx")},
+		{label: "tcx, not repeated", target: nodeCluster, argv: ours("tcx", "-repeat-replies=false")},
+		{label: "address", target: nodeCluster, argv: ours("address")},
+		{label: "none", target: nodeLocal, local: true, argv: ours("none")},
+		{label: "loop", target: nodeCluster, local: true, exempt: true, argv: loop()},
+		{label: "echo", target: nodeCluster, local: true, exempt: true, argv: loop("-blocking")},
 	}
 	switch {
 	case b.nodecachePath != "":
 		cache := corefile + ".node-cache"
-		return append(all, nodeServer{"node-cache", nodeCluster, false, false,
-			[]string{b.nodecachePath, "-localip", nodeLocal + "," + nodeCluster, "-conf", cache, "-corefile", cache,
-				"-basecorefile", corefile}})
+		return append(all, nodeServer{label: "node-cache", target: nodeCluster, argv: []string{b.nodecachePath,
+			"-localip", nodeLocal + "," + nodeCluster, "-conf", cache, "-corefile", cache, "-basecorefile", corefile}})
 	case b.corednsPath != "":
-		return append(all, nodeServer{"coredns", nodeCluster, true, true, []string{b.corednsPath, "-conf", corefile}})
+		return append(all, nodeServer{label: "coredns", target: nodeCluster, local: true, exempt: true,
+			argv: []string{b.corednsPath, "-conf", corefile}})
 	}
 	b.miss("node: set -nodecache or COREDNS to a binary to compare with")
 	return all
@@ -145,7 +151,7 @@ func (b *bench) node(ctx context.Context) error {
 	}
 	var ready []peer
 	for _, n := range append(b.nodeServers(corefile, answers), fixed) {
-		s, network, err := b.startNode(ctx, n, answers)
+		s, network, err := b.startNode(ctx, n, answers, b.work["cached"].lookups[0])
 		if network != nil {
 			defer network.close()
 		}
@@ -242,12 +248,18 @@ func (b *bench) nodeMemory(ctx context.Context, peers []peer) error {
 }
 
 // startNode makes a node with an upstream and the server, and waits until the server
-// answers a pod.
-func (b *bench) startNode(ctx context.Context, n nodeServer, answers string) (*server, *network, error) {
+// answers q to a pod.
+func (b *bench) startNode(ctx context.Context, n nodeServer, answers string, q *lookup) (*server, *network, error) {
 	network, err := b.newNetwork(n.local, n.exempt)
 	if err != nil {
 		return nil, nil, err
 	}
+	if n.api != "" {
+		if err := network.reach(n.api); err != nil {
+			return nil, network, err
+		}
+	}
+
 	upstream := b.loop("upstream", netip.MustParseAddrPort(nodeUpstream), answers, "-upstream")
 	upstream.argv = inside(network.node, upstream.argv...)
 	if _, err := b.spawn(upstream); err != nil {
@@ -264,7 +276,7 @@ func (b *bench) startNode(ctx context.Context, n nodeServer, answers string) (*s
 
 	waiting, stop := context.WithTimeout(ctx, nodePatience)
 	defer stop()
-	err = within(s.pods[0], func() error { return s.await(waiting, b.work["cached"].lookups[0]) })
+	err = s.await(waiting, q)
 	if waiting.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("no answer within %v: %s", nodePatience, s.tail())
 	}
@@ -273,8 +285,9 @@ func (b *bench) startNode(ctx context.Context, n nodeServer, answers string) (*s
 
 // A network is the network namespaces of a node and its pods.
 type network struct {
-	node *os.File
-	pods []*os.File
+	node  *os.File
+	pods  []*os.File
+	relay net.Listener // nil if the node reaches nothing of this machine
 }
 
 // newNetwork makes a node with pods and the rules of kube-proxy, and with the addresses and
@@ -328,11 +341,53 @@ func (b *bench) newNetwork(addresses, exempt bool) (_ *network, err error) {
 
 // close removes the namespaces, once their processes have ended.
 func (n *network) close() {
+	if n.relay != nil {
+		n.relay.Close()
+	}
 	for _, f := range append(n.pods, n.node) {
 		if f != nil {
 			f.Close()
 		}
 	}
+}
+
+// reach listens in the node at a loopback address, and passes its TCP connections on to the same address of this
+// machine, until the node is closed.
+func (n *network) reach(address string) error {
+	err := within(n.node, func() (err error) {
+		n.relay, err = net.Listen("tcp4", address)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	go func() {
+		for {
+			conn, err := n.relay.Accept()
+			if err != nil {
+				return // it is closed
+			}
+			go pass(conn, address)
+		}
+	}()
+	return nil
+}
+
+// pass connects a connection of a node to an address of this machine, until either end closes.
+func pass(conn net.Conn, address string) {
+	defer conn.Close()
+	far, err := net.Dial("tcp4", address)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+
+	go func() {
+		defer far.Close()
+		_, _ = io.Copy(far, conn)
+	}()
+	_, _ = io.Copy(conn, far)
 }
 
 // newNamespace makes a network namespace, which lasts until the file is closed.

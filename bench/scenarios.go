@@ -53,6 +53,8 @@ func scenarios() []scenario {
 		{"memory", true, false, (*bench).memory, "resident memory, and bytes for an endpoint"},
 		{"restart", false, true, (*bench).restart, "peak memory when the API server comes back with its history gone"},
 		{"change", false, true, (*bench).change, "change acknowledged to change answered, over a bare watch"},
+		{"node-change", false, true, (*bench).nodeChange,
+			"change acknowledged to an answer that the kernel of a node repeats, beside the same without repetition"},
 		{"latency", false, true, (*bench).latency, "latency at half load while the cluster changes"},
 	}
 }

@@ -222,7 +222,7 @@ const loading = 2 * time.Minute
 
 // await sends a query until the answer is right.
 func (s *server) await(ctx context.Context, q *lookup) error {
-	conn, err := net.Dial("udp4", s.addr().String())
+	conn, err := s.dial()
 	if err != nil {
 		return err
 	}
@@ -248,6 +248,21 @@ func (s *server) await(ctx context.Context, q *lookup) error {
 		}
 	}
 	return fmt.Errorf("%s: no right answer within %v: %s; %s", s.name, loading, last, s.tail())
+}
+
+// dial opens a UDP socket, in a pod if the server has pods.
+func (s *server) dial() (conn net.Conn, err error) {
+	dial := func() error {
+		conn, err = net.Dial("udp4", s.addr().String())
+		return err
+	}
+
+	if len(s.pods) == 0 {
+		err = dial()
+	} else {
+		err = within(s.pods[0], dial)
+	}
+	return conn, err
 }
 
 // exchange sends a query once.
