@@ -70,7 +70,7 @@ func TestVerdicts(t *testing.T) {
 func TestGoalsAreMeasured(t *testing.T) {
 	source := ""
 	for _, name := range []string{"scenarios.go", "memory.go", "change.go", "lookups.go", "node.go", "policy.go",
-		"objects.go"} {
+		"objects.go", "nodechange.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -72,7 +71,7 @@ type changedNode struct {
 	medians, tails, shares, queries []float64 // of each round
 }
 
-// changeNodes measures the nodes in turn, in reverse order in each second round.
+// changeNodes measures the nodes in turn.
 func (b *bench) changeNodes(ctx context.Context, nodes []changedNode) error {
 	c, err := b.newChanger(ctx)
 	if err != nil {
@@ -88,9 +87,8 @@ func (b *bench) changeNodes(ctx context.Context, nodes []changedNode) error {
 		}
 	}
 
-	order := []int{0, 1}
-	for range b.rounds {
-		for _, i := range order {
+	for _, turn := range turns(len(nodes), b.rounds) {
+		for _, i := range turn {
 			n := &nodes[i]
 			before, err := n.repeated()
 			if err != nil {
@@ -111,7 +109,6 @@ func (b *bench) changeNodes(ctx context.Context, nodes []changedNode) error {
 			n.shares = append(n.shares, (after-before)/float64(d.queries))
 			n.queries = append(n.queries, float64(d.queries)/float64(len(d.answered)))
 		}
-		slices.Reverse(order)
 	}
 
 	for _, n := range nodes {
