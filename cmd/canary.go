@@ -33,7 +33,7 @@ func (p *program) canaryCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "canary",
 		Short: "Change a cluster's DNS to Seamark in stages that can be reverted",
-		Long: `Canary replaces CoreDNS in a running cluster in four stages:
+		Long: `Canary replaces CoreDNS or kube-dns in a running cluster in four stages:
 
   1  start    Seamark runs beside the old server, with a Service of its own
   2  promote  one pod of Seamark serves behind the Service kube-dns, with the old pods
@@ -60,7 +60,8 @@ Linked as kubectl-seamark in PATH, the program is a plugin: kubectl seamark cana
 	flags.StringVar(&f.Deployment, "deployment", "",
 		"`DEPLOYMENT` of the old server (default: the one with pods that the Service selects)")
 	flags.StringVar(&f.Name, "name", "seamark", "`NAME` of Seamark's Deployment and Service")
-	flags.IntVar(&f.MetricsPort, "metrics-port", 9153, "`PORT` of the metrics of both servers' pods")
+	flags.IntVar(&f.MetricsPort, "metrics-port", 0,
+		"`PORT` of the metrics of both servers' pods (default: 9153, or the PROMETHEUS_PORT of kube-dns)")
 
 	start := p.canarySubcommand(&f, "start", "Install Seamark beside the old server, without traffic", canary.Start)
 	start.Flags().StringVar(&f.Image, "image", "", "`REGISTRY/NAME:TAG` of your image (required)")
@@ -136,7 +137,7 @@ func (f *canaryFlags) check() error {
 	if f.Deployment != "" {
 		name("deployment", f.Deployment, validation.IsDNS1123Subdomain(f.Deployment))
 	}
-	check("metrics-port", f.MetricsPort, f.MetricsPort >= 1 && f.MetricsPort <= 65535, "1..65535")
+	check("metrics-port", f.MetricsPort, f.MetricsPort >= 0 && f.MetricsPort <= 65535, "1..65535")
 	check("replicas", f.Replicas, f.Replicas >= 0 && f.Replicas <= 1000, "0..1000")
 
 	r := f.Rule
@@ -220,6 +221,7 @@ func (p *program) canaryOptions(f *canaryFlags) (canary.Options, error) {
 	}
 
 	o.API, o.Out, o.Check, o.Poll = session, p.out, p.checkMounted, 500*time.Millisecond
+	o.Convert = p.convertObjects
 	o.Columns = terminal.Columns(p.console())
 	o.Progress = func(text string) { fmt.Fprintln(p.err, text) }
 	if f.compare != "none" {

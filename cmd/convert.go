@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -50,9 +51,7 @@ Corefile does not cover. Convert does not contact a cluster.`,
 				return errors.New("want a file, - for standard input, or a command line after --")
 			}
 
-			for _, d := range p.directives {
-				in.Directives = append(in.Directives, d.Name)
-			}
+			in.Directives = p.directiveNames()
 			result, err := in.Corefile()
 			switch {
 			case err != nil:
@@ -70,4 +69,19 @@ Corefile does not cover. Convert does not contact a cluster.`,
 	c.Flags().BoolVar(&in.Follow, "follow", false, "follow the ConfigMap even if the input has it")
 	outputFlag(c, &output)
 	return c
+}
+
+// convertObjects returns the Corefile for the pod and the ConfigMap among objects in JSON.
+func (p *program) convertObjects(objects [][]byte) (string, error) {
+	in := convert.Input{Files: []string{"-"}, Stdin: bytes.NewReader(bytes.Join(objects, []byte("\n---\n"))),
+		Directives: p.directiveNames()}
+	result, err := in.Corefile()
+	return result.Corefile, err
+}
+
+func (p *program) directiveNames() (names []string) {
+	for _, d := range p.directives {
+		names = append(names, d.Name)
+	}
+	return names
 }

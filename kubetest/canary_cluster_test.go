@@ -120,9 +120,9 @@ func (d *dnsCluster) serve(w http.ResponseWriter, r *http.Request, forward http.
 		portForward(w, r, target)
 		d.mu.Lock()
 		return
-	case strings.HasSuffix(r.URL.Path, ":9153/proxy/metrics"):
-		pod, _, _ := strings.Cut(parts[len(parts)-3], ":")
-		d.page(w, r, parts[4], pod)
+	case strings.HasSuffix(r.URL.Path, ":9153/proxy/metrics"), strings.HasSuffix(r.URL.Path, ":10055/proxy/metrics"):
+		pod, port, _ := strings.Cut(parts[len(parts)-3], ":")
+		d.page(w, r, parts[4], pod, port == "10055")
 		return
 	}
 	if d.allowed >= 0 && d.writes == d.allowed {
@@ -157,8 +157,8 @@ func (d *dnsCluster) review(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"status": {"allowed": %t}}`, a.Resource != d.denied)
 }
 
-// page writes metrics that grow by 1000 queries with each read.
-func (d *dnsCluster) page(w http.ResponseWriter, r *http.Request, namespace, name string) {
+// page writes metrics that grow by 1000 queries with each read, those of CoreDNS or of kube-dns.
+func (d *dnsCluster) page(w http.ResponseWriter, r *http.Request, namespace, name string, ofKubeDNS bool) {
 	p, err := d.k.CoreV1().Pods(namespace).Get(r.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
@@ -172,6 +172,16 @@ func (d *dnsCluster) page(w http.ResponseWriter, r *http.Request, namespace, nam
 		fast = 0
 	}
 	failed := d.servfail[app] * n
+	if ofKubeDNS {
+		fmt.Fprintf(w, "skydns_skydns_dns_request_count_total{system=\"auth\"} %d\nskydns_skydns_dns_request_count_total{system=\"recursive\"} %d\n", 900*n, 100*n)
+		fmt.Fprintf(w, "skydns_skydns_dns_error_count_total{system=\"auth\",cause=\"nxdomain\"} %d\n", 100*n)
+		fmt.Fprintf(w, "skydns_skydns_dns_error_count_total{system=\"recursive\",cause=\"servfail\"} %d\n", failed)
+		for bound, n := range map[string]int{"0.002": fast, "1.024": 1000 * n, "+Inf": 1000 * n} {
+			fmt.Fprintf(w, "skydns_skydns_dns_request_duration_seconds_bucket{system=\"auth\",le=%q} %d\n", bound, n)
+		}
+		return
+	}
+
 	fmt.Fprintf(w, "# TYPE coredns_dns_responses_total counter\n")
 	for _, line := range []struct {
 		code string

@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
+	"github.com/seamark/seamark/operate/servers"
 	"github.com/seamark/seamark/sys/order"
 )
 
@@ -136,8 +137,8 @@ func (m *merger) find(names ...string) (*Part, error) {
 
 // servers merges the parts into server blocks.
 func (m *merger) servers() ([]corefile.Server, error) {
-	kube, err := m.find(KubeDNS)
-	masq, err2 := m.find(Nanny, Dnsmasq)
+	kube, err := m.find(servers.KubeDNS)
+	masq, err2 := m.find(servers.Nanny, servers.Dnsmasq)
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}
@@ -263,7 +264,7 @@ func (m *merger) noteFollowed(servers []corefile.Server) {
 // server listens there after the conversion.
 func (m *merger) noteSidecar(servers []corefile.Server, removed string) {
 	for _, p := range m.Parts {
-		if p.Name != Sidecar {
+		if p.answers() {
 			continue
 		}
 		page := "kubedns_status"

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/operate/servers"
 )
 
 // Parts of the Corefiles of the two programs.
@@ -111,8 +112,8 @@ func TestCorefile(t *testing.T) {
 			made + "; and ConfigMap kube-dns.\n# - ConfigMap kube-dns: kube-dns ignores the key \"x\\ny\"\n"},
 	} {
 		conversion := Conversion{From: "Pod p", Order: directives, Parts: []Part{
-			{Program: Program{Name: KubeDNS}, Text: strings.Replace(kubeText, "OTHERS", c.kube, 1)},
-			{Program: Program{Name: Nanny}, Text: strings.Replace(masqText, "OTHERS", c.masq, 1)},
+			{Program: Program{Name: servers.KubeDNS}, Text: strings.Replace(kubeText, "OTHERS", c.kube, 1)},
+			{Program: Program{Name: servers.Nanny}, Text: strings.Replace(masqText, "OTHERS", c.masq, 1)},
 		}}
 		if c.config != nil {
 			conversion.Config = &ConfigMap{"ConfigMap kube-dns", "", "kube-dns", c.config}
@@ -137,8 +138,8 @@ func TestCorefileSingleProgram(t *testing.T) {
 	part := func(name, text string) Part {
 		return Part{Program: Program{Name: name, Container: "c-" + name}, Text: text}
 	}
-	kube := part(KubeDNS, strings.Replace(kubeText, "OTHERS", live, 1))
-	masq := part(Dnsmasq, strings.Replace(masqText, "OTHERS", behind+live, 1))
+	kube := part(servers.KubeDNS, strings.Replace(kubeText, "OTHERS", live, 1))
+	masq := part(servers.Dnsmasq, strings.Replace(masqText, "OTHERS", behind+live, 1))
 	noted := kube
 	noted.Program.Notes, noted.Notes, noted.ProcessFlags = []string{"n1\x00"}, []string{"n2"}, []string{"-v", "-k", "-v"}
 	config := &ConfigMap{"ConfigMap kube-dns", "", "kube-dns", map[string]string{"federations": "a=b"}}
@@ -149,14 +150,14 @@ func TestCorefileSingleProgram(t *testing.T) {
 		want   string // comments after the first, and some lines
 		err    string
 	}{
-		{"kube-dns", []Part{kube, part(Sidecar, "")}, nil, "# - kubedns_config follows the ConfigMap mounted at /kube-dns-config: add this mount to the server's pod\n" +
+		{"kube-dns", []Part{kube, part(servers.Sidecar, "")}, nil, "# - kubedns_config follows the ConfigMap mounted at /kube-dns-config: add this mount to the server's pod\n" +
 			"# - c-sidecar (sidecar) is not part of a Corefile: run seamark sidecar with its flags beside the server, or point probes to http://ADDRESS:8081/readiness\n.:10053 {\n", ""},
 		{"kube-dns with a ConfigMap", []Part{kube}, config, "    federation {\n        a b\n    }\n", ""},
 		{"dnsmasq with a ConfigMap", []Part{masq}, config, "federations are omitted", ""},
 		{"dnsmasq", []Part{masq}, nil, "    forward cluster.local 127.0.0.1:10053\n", ""},
 		{"notes", []Part{noted}, nil, "# - c-kube-dns (kube-dns): n1 \n# - c-kube-dns (kube-dns): n2\n# - not part of a Corefile, since they affect the process or its log: -v, -k\n", ""},
-		{"no DNS server", []Part{part(Sidecar, "")}, nil, "", "no program that answers queries in the input: want kube-dns, dnsmasq-nanny or dnsmasq"},
-		{"a program twice", []Part{masq, part(Nanny, masq.Text), kube, kube}, nil, "",
+		{"no DNS server", []Part{part(servers.Sidecar, "")}, nil, "", "no program that answers queries in the input: want kube-dns, dnsmasq-nanny or dnsmasq"},
+		{"a program twice", []Part{masq, part(servers.Nanny, masq.Text), kube, kube}, nil, "",
 			"the input has both c-kube-dns (kube-dns) and c-kube-dns (kube-dns): remove one of them\nthe input has both c-dnsmasq (dnsmasq) and c-dnsmasq-nanny (dnsmasq-nanny): remove one of them"},
 		{"an invalid ConfigMap", []Part{kube}, &ConfigMap{"ConfigMap x", "", "", map[string]string{"federations": "a", "upstreamNameservers": "x"}}, "",
 			"ConfigMap x: federations: want NAME=DOMAIN,NAME=DOMAIN, got \"a\"\nConfigMap x: upstreamNameservers: want a JSON array"},

@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/compat/kubedns"
 	"github.com/seamark/seamark/compat/nanny"
 	directive "github.com/seamark/seamark/directive/kubedns"
+	"github.com/seamark/seamark/operate/servers"
 	"github.com/spf13/pflag"
 )
 
@@ -84,7 +85,7 @@ func (in Input) Corefile() (r Result, err error) {
 		if config.Name == "" {
 			args = []string{"--config-dir=" + config.Place}
 		}
-		part, _, err := translate(Program{Name: KubeDNS, Args: args})
+		part, _, err := translate(Program{Name: servers.KubeDNS, Args: args})
 		if err != nil {
 			return r, err
 		}
@@ -102,7 +103,7 @@ func (in Input) pod(objects Objects) (Pod, error) {
 	}
 	program, ok := Command(in.CommandLine)
 	switch {
-	case !ok || program.Name == Sidecar:
+	case !ok || program.Name == servers.Sidecar:
 		return pod, fmt.Errorf("%s answers no queries: want kube-dns, dnsmasq-nanny or dnsmasq after --",
 			in.CommandLine[0])
 	case pod.Place != "":
@@ -133,11 +134,11 @@ func (in Input) read(o *Objects, file string) error {
 func translate(program Program) (part Part, config string, err error) {
 	part.Program = program
 	switch program.Name {
-	case KubeDNS:
+	case servers.KubeDNS:
 		config, err = part.kubeDNS()
-	case Nanny:
+	case servers.Nanny:
 		config, err = part.nanny()
-	case Dnsmasq:
+	case servers.Dnsmasq:
 		err = part.dnsmasq(program.Args, dnsmasq.Environment{Lameduck: 5 * time.Second}) // the nanny's default
 	}
 	return part, config, prefixLines(program.Label()+": ", err)
@@ -151,21 +152,26 @@ func prefixLines(prefix string, err error) error {
 	return errors.New(prefix + strings.ReplaceAll(err.Error(), "\n", "\n"+prefix))
 }
 
-// parseFlags parses a command line and returns its arguments.
-func parseFlags(set *pflag.FlagSet, args []string) (rest []string, err error) {
+// parseFlags parses the program's command line and returns its arguments. The program may be Seamark's, which has the
+// flag --admin as well.
+func (p *Part) parseFlags(set *pflag.FlagSet) (rest []string, err error) {
+	admin := set.StringArray("admin", nil, "")
 	set.SetOutput(io.Discard)
-	if err := set.Parse(flags.LongForm(args, set)); err != nil {
+	if err := set.Parse(flags.LongForm(p.Args, set)); err != nil {
 		return nil, err
+	}
+	if len(*admin) > 0 {
+		p.Notes = append(p.Notes, "the Corefile has no directive admin: seamark serve has the flag --admin, too")
 	}
 	return set.Args(), nil
 }
 
 func (p *Part) kubeDNS() (config string, err error) {
 	f := kubedns.DefaultFlags()
-	set := pflag.NewFlagSet(KubeDNS, pflag.ContinueOnError)
+	set := pflag.NewFlagSet(servers.KubeDNS, pflag.ContinueOnError)
 	f.AddFlags(set)
 	klog := flags.AddKlog(set)
-	rest, err := parseFlags(set, p.Args)
+	rest, err := p.parseFlags(set)
 	if err != nil {
 		return "", err
 	}
@@ -177,7 +183,8 @@ func (p *Part) kubeDNS() (config string, err error) {
 	if p.Container != "" {
 		getenv = p.Getenv
 	}
-	p.Text, p.Notes, err = f.Corefile(getenv)
+	text, notes, err := f.Corefile(getenv)
+	p.Text, p.Notes = text, append(p.Notes, notes...)
 	p.ProcessFlags = klog.Given()
 	switch {
 	case f.ConfigMap != "":
@@ -190,10 +197,10 @@ func (p *Part) kubeDNS() (config string, err error) {
 
 func (p *Part) nanny() (config string, err error) {
 	var f nanny.Flags
-	set := pflag.NewFlagSet(Nanny, pflag.ContinueOnError)
+	set := pflag.NewFlagSet(servers.Nanny, pflag.ContinueOnError)
 	f.AddFlags(set)
 	klog := flags.AddKlog(set)
-	options, err := parseFlags(set, p.Args)
+	options, err := p.parseFlags(set)
 	if err != nil {
 		return "", err
 	}

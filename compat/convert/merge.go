@@ -138,9 +138,9 @@ func (j *joiner) addUpstreams(config kubednsconfig.Config) error {
 	if err != nil {
 		return err
 	}
-	mine, before := servers(root(both[0])), root(both[1])
+	mine, before := upstreams(root(both[0])), root(both[1])
 	for _, z := range j.forwarded {
-		if z == "" || slices.Equal(mine, servers(before)) || before == nil || j.final(z) {
+		if z == "" || slices.Equal(mine, upstreams(before)) || before == nil || j.final(z) {
 			continue
 		}
 		if behind >= 0 && j.Config == nil {
@@ -259,8 +259,8 @@ func root(s corefile.Server) *corefile.Directive {
 	return nil
 }
 
-// servers returns the upstreams of a forward.
-func servers(f *corefile.Directive) []string {
+// upstreams returns the upstreams of a forward.
+func upstreams(f *corefile.Directive) []string {
 	if f == nil {
 		return nil
 	}

@@ -2,17 +2,10 @@ package convert
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
-)
 
-// The programs of a kube-dns pod.
-const (
-	KubeDNS = "kube-dns"
-	Nanny   = "dnsmasq-nanny"
-	Dnsmasq = "dnsmasq"
-	Sidecar = "sidecar"
+	"github.com/seamark/seamark/operate/servers"
 )
 
 // A Pod is a pod or pod template that contains known programs.
@@ -46,36 +39,11 @@ func (p Program) Label() string {
 // Getenv returns a variable of the program's environment.
 func (p Program) Getenv(name string) string { return p.Env[name] }
 
-// known returns the program of a file or image name; "" if it is unknown.
-func known(word string) string {
-	word = strings.TrimSuffix(path.Base(word), ".exe")
-	for _, arch := range [...]string{"-amd64", "-arm64", "-arm", "-ppc64le", "-s390x"} {
-		word = strings.TrimSuffix(word, arch)
-	}
-	switch strings.TrimPrefix(word, "k8s-dns-") {
-	case "kube-dns", "kubedns":
-		return KubeDNS
-	case "dnsmasq-nanny":
-		return Nanny
-	case "dnsmasq", "kube-dnsmasq":
-		return Dnsmasq
-	case "sidecar":
-		return Sidecar
-	}
-	return ""
-}
-
 // Command returns the program that a command line starts, and whether it is known.
 // The command line may start with seamark.
 func Command(words []string) (Program, bool) {
-	if len(words) > 1 && path.Base(words[0]) == "seamark" {
-		words = words[1:]
-	}
-	if len(words) == 0 {
-		return Program{}, false
-	}
-	p := Program{Name: known(words[0]), Args: words[1:]}
-	return p, p.Name != ""
+	name, args := servers.Program(words)
+	return Program{Name: name, Args: args}, name != ""
 }
 
 // program returns the program that a container runs.
@@ -95,29 +63,8 @@ func (c container) program() (Program, bool) {
 		return out
 	}
 
-	command, args := words(c.Command), words(c.Args)
-	p, ok := Command(append(slices.Clone(command), args...))
-	if len(command) == 0 {
-		// The image's entry point gets args. In an image of Seamark, the first
-		// argument is the command.
-		if image := known(image(c.Image)); image != "" {
-			p, ok = Program{Name: image, Args: args}, true
-		} else if own := known(c.Name); !ok && own != "" {
-			p, ok = Program{Name: own, Args: args}, true
-			if own == Dnsmasq && slices.Contains(args, "--") {
-				p.Name = Nanny
-			}
-		}
-	}
-	p.Container, p.Env, p.Notes = c.Name, env, notes
-	return p, ok
-}
-
-// image returns the name of a container image without registry, tag and digest.
-func image(ref string) string {
-	ref, _, _ = strings.Cut(ref, "@")
-	ref, _, _ = strings.Cut(path.Base(ref), ":")
-	return ref
+	name, args := servers.Container{Name: c.Name, Image: c.Image, Command: words(c.Command), Args: words(c.Args)}.Program()
+	return Program{Name: name, Container: c.Name, Args: args, Env: env, Notes: notes}, name != ""
 }
 
 // expand replaces $(NAME) in word as the kubelet does, if the variable exists; $$
@@ -159,7 +106,7 @@ func (o *Objects) pod(head object, spec podSpec) {
 		program, ok := c.program()
 		if !ok {
 			note := "is ignored: it runs none of kube-dns's programs"
-			if len(c.Command) > 0 && (known(image(c.Image)) != "" || known(c.Name) != "") {
+			if len(c.Command) > 0 && (servers.Container{Name: c.Name, Image: c.Image}.IsNamed()) {
 				note = fmt.Sprintf("is ignored: it runs %s, which is unknown; "+
 					"if that starts kube-dns or dnsmasq, write their command line after --", c.Command[0])
 			}
@@ -187,7 +134,7 @@ func (o *Objects) pod(head object, spec podSpec) {
 }
 
 // answers reports whether the program answers queries.
-func (p Program) answers() bool { return p.Name != Sidecar }
+func (p Program) answers() bool { return p.Name != servers.Sidecar }
 
 // Pod returns the pod of the input. It ignores pods that another object of the input
 // owns, and pods with the same programs as an earlier one. Without a pod it returns

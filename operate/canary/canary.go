@@ -56,7 +56,7 @@ type Options struct {
 	Timeout                              time.Duration
 	Rule                                 Rule
 	Interval                             time.Duration // between two samples of the metrics
-	MetricsPort                          int
+	MetricsPort                          int           // 0 is that of the old server's metrics
 	// Kubectl is the beginning of the printed commands: kubectl --context CONTEXT.
 	Kubectl string
 	// Poll is the time between two reads of the objects while a step waits.
@@ -72,6 +72,9 @@ type Options struct {
 	// Check returns the errors and warnings of a Corefile. It and the files that it imports
 	// are among files, by their path in the container.
 	Check func(corefile string, files map[string]string) (errs, warnings []error)
+	// Convert returns the Corefile of Seamark for a Deployment of kube-dns and its ConfigMaps, objects in JSON. An
+	// error has what Seamark does not serve.
+	Convert func(objects [][]byte) (corefile string, err error)
 	// DiffNeeds are the permissions that Diff needs.
 	DiffNeeds []apiserver.Permission
 	// Diff compares the answers of a pod with the objects of the cluster, as a server with

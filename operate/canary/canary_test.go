@@ -25,7 +25,7 @@ coredns_dns_request_duration_seconds_bucket{le="+Inf",zone="."} 4
 coredns_dns_request_duration_seconds_bucket{le="x"} 9
 coredns_dns_request_duration_seconds_sum{zone="."} 9
 `
-	got := parseMetrics([]byte(page))
+	got := parseMetrics([]byte(page), "")
 	if want := map[string]float64{"NOERROR": 15, "SERVFAIL": 25}; !maps.Equal(got.responses, want) {
 		t.Errorf("responses: got %v, want %v", got.responses, want)
 	}
@@ -34,9 +34,31 @@ coredns_dns_request_duration_seconds_sum{zone="."} 9
 	}
 }
 
+// kube-dns counts queries, and replies without records by their cause.
+func TestParseMetricsKubeDNS(t *testing.T) {
+	const page = `a_b_dns_request_count_total{system="auth"} 90
+a_b_dns_request_count_total{system="recursive"} 10
+a_b_dns_error_count_total{system="auth",cause="nxdomain"} 30
+a_b_dns_error_count_total{system="auth",cause="nodata"} 5
+a_b_dns_error_count_total{system="recursive",cause="servfail"} 3
+a_b_dns_error_count_total{system="recursive",cause="refused"} 2
+a_b_dns_request_duration_seconds_bucket{system="auth",le="0.001"} 80
+a_b_dns_request_duration_seconds_bucket{system="recursive",le="0.001"} 1
+coredns_dns_responses_total{rcode="SERVFAIL"} 50
+`
+	got := parseMetrics([]byte(page), "a_b_dns_")
+	if want := map[string]float64{"NOERROR": 95, "SERVFAIL": 3, "REFUSED": 2}; !maps.Equal(got.responses, want) {
+		t.Errorf("responses: got %v, want %v", got.responses, want)
+	}
+	if want := map[float64]float64{0.001: 81}; !maps.Equal(got.durations, want) {
+		t.Errorf("durations: got %v, want %v", got.durations, want)
+	}
+}
+
 func FuzzParseMetrics(f *testing.F) {
-	f.Add([]byte(`coredns_dns_responses_total{a="b",rcode="x"} 1`))
-	f.Fuzz(func(_ *testing.T, page []byte) { parseMetrics(page) })
+	f.Add([]byte(`coredns_dns_responses_total{a="b",rcode="x"} 1`), "")
+	f.Add([]byte(`skydns_skydns_dns_error_count_total{cause="x"} 1`), "skydns_skydns_dns_")
+	f.Fuzz(func(_ *testing.T, page []byte, names string) { parseMetrics(page, names) })
 }
 
 func TestQuantile(t *testing.T) {

@@ -23,21 +23,16 @@ func (c *command) manifest(s *state) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := s.old.server()
+	spec := at(from, "spec", "template", "spec")
+	containers, _ := spec["containers"].([]any)
+	if s.old.kubeDNS() >= 0 {
+		err = c.replaceKubeDNS(s.old, containers)
+	} else {
+		err = c.replaceCoreDNS(s.old, containers)
+	}
 	if err != nil {
 		return nil, err
 	}
-
-	spec := at(from, "spec", "template", "spec")
-	containers, _ := spec["containers"].([]any)
-	run, ok := containers[server].(object)
-	if !ok {
-		return nil, errors.New("the old Deployment has no container")
-	}
-	run["image"] = c.Image
-	run["args"] = withAdmin(s.old.Spec.Template.Spec.Containers[server].arguments())
-	delete(run, "command") // a path in the old image
-	allowPort(run)
 
 	// The old server's pods do not attract or repel Seamark's.
 	labels := object{appKey: c.Name}
@@ -75,6 +70,24 @@ func (c *command) manifest(s *state) (object, error) {
 		result["strategy"] = strategy
 	}
 	return c.deployment(c.Name, result), nil
+}
+
+// replaceCoreDNS makes the copy of CoreDNS's container run Seamark, with the same arguments.
+func (c *command) replaceCoreDNS(old *deployment, copies []any) error {
+	server, err := old.server()
+	if err != nil {
+		return err
+	}
+	run, ok := copies[server].(object)
+	if !ok {
+		return errors.New("the old Deployment has no container")
+	}
+
+	run["image"] = c.Image
+	run["args"] = withAdmin(old.Spec.Template.Spec.Containers[server].arguments())
+	delete(run, "command") // a path in the old image
+	allowPort(run)
+	return nil
 }
 
 // object returns all fields, with numbers as they are written.
@@ -179,8 +192,8 @@ func (d *deployment) server() (int, error) {
 			return i, nil
 		}
 	}
-	return 0, fmt.Errorf("no container of the Deployment %s has the argument -conf of CoreDNS."+
-		" For kube-dns see deploy/kube-dns/README.md", d.Metadata.Name)
+	return 0, fmt.Errorf("no container of the Deployment %s has the argument -conf of CoreDNS or runs kube-dns",
+		d.Metadata.Name)
 }
 
 // arguments returns the arguments of the container's program.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seamark/seamark/cluster/apiserver"
@@ -216,21 +217,24 @@ type counters struct {
 // Seamark's other pods receive queries of comparisons only.
 func (c *command) scrape(ctx context.Context, s *state) (map[string]counters, error) {
 	defer c.progress("reading the metrics of the pods")()
+	from, err := c.metrics(s.old)
+	if err != nil {
+		return nil, err
+	}
 	pods := map[string]counters{}
 	for _, which := range []side{oldSide, seamarkSide, oneSide} {
 		for _, p := range s.selected(which) {
 			if !p.Status.Conditions.Ready() {
 				continue
 			}
-			page, err := c.API.Get(ctx,
-				c.path("pods", p.Metadata.Name)+":"+strconv.Itoa(c.MetricsPort)+"/proxy/metrics")
+			page, err := c.API.Get(ctx, c.path("pods", p.Metadata.Name)+":"+from.port+"/proxy"+from.path)
 			if apiserver.IsNotFound(err) {
 				continue // deleted since s was read
 			}
 			if err != nil {
 				return nil, err
 			}
-			pods[p.Metadata.Name] = parseMetrics(page)
+			pods[p.Metadata.Name] = parseMetrics(page, from.names)
 		}
 	}
 	return pods, nil
@@ -268,25 +272,36 @@ func (r *Side) count(s *state, first, second map[string]counters, sides ...side)
 	r.P99 = metrics.Quantile(0.99, buckets)
 }
 
-const (
-	responsesName = "coredns_dns_responses_total"
-	durationsName = "coredns_dns_request_duration_seconds_bucket"
-)
+// parseMetrics reads responses and durations from a page in the Prometheus text format. names is that of a
+// metricsPage.
+func parseMetrics(page []byte, names string) counters {
+	requests, responses, label := "", "coredns_dns_responses_total", "rcode"
+	durations := "coredns_dns_request_duration_seconds_bucket"
+	if names != "" {
+		requests, responses, label = names+"request_count_total", names+"error_count_total", "cause"
+		durations = names + "request_duration_seconds_bucket"
+	}
 
-// parseMetrics reads the two metrics from a page in the Prometheus text format.
-func parseMetrics(page []byte) counters {
-	c := counters{map[string]float64{}, map[float64]float64{}}
-	isUsed := func(family string) bool { return family == responsesName || family == durationsName }
+	c, total := counters{map[string]float64{}, map[float64]float64{}}, 0.0
+	isUsed := func(family string) bool { return family == requests || family == responses || family == durations }
 	for series, value := range metrics.Parse(string(page), isUsed) {
 		family, labels := metrics.ParseSeries(series)
-		if math.IsNaN(value) {
-			continue
-		}
-		if code, ok := labels["rcode"]; ok && family == responsesName {
-			c.responses[code] += value
-		} else if bound, err := strconv.ParseFloat(labels["le"], 64); err == nil {
+		code, ok := labels[label]
+		switch bound, err := strconv.ParseFloat(labels["le"], 64); {
+		case math.IsNaN(value):
+		case family == requests:
+			total += value
+		case family == responses && ok:
+			c.responses[strings.ToUpper(code)] += value
+		case err == nil:
 			c.durations[bound] += value
 		}
+	}
+
+	// kube-dns counts queries, and of the replies those without records, by the cause.
+	if names != "" {
+		servfail, refused := c.responses["SERVFAIL"], c.responses["REFUSED"]
+		c.responses = map[string]float64{"NOERROR": total - servfail - refused, "SERVFAIL": servfail, "REFUSED": refused}
 	}
 	return c
 }

@@ -116,8 +116,15 @@ func (p pod) restarts() (n int) {
 	return n
 }
 
-// checkCorefile checks the Corefile that the old server has mounted.
+// checkCorefile checks the Corefile that the old server has mounted, or the flags and the ConfigMap of kube-dns.
 func (c *command) checkCorefile(ctx context.Context, s *state) (problems, warnings []string) {
+	if s.old.kubeDNS() >= 0 {
+		if err := c.convert(ctx, s); err != nil {
+			problems = append(problems, err.Error())
+		}
+		return problems, nil
+	}
+
 	i, err := s.old.server()
 	if err != nil {
 		return []string{err.Error()}, nil
@@ -154,14 +161,18 @@ func (c *command) checkCorefile(ctx context.Context, s *state) (problems, warnin
 func (c *command) checkAccount(ctx context.Context, s *state) (problems, warnings []string) {
 	account := cmp.Or(s.old.Spec.Template.Spec.ServiceAccountName, "default")
 	user := "system:serviceaccount:" + c.Namespace + ":" + account
+	add := "add this to its ClusterRole"
+	if s.old.kubeDNS() >= 0 {
+		add = "apply deploy/kube-dns/rbac"
+	}
+
 	for _, p := range apiserver.Watched() {
 		allowed, err := c.API.Allowed(ctx, user, p)
 		if err != nil {
 			return nil, []string{fmt.Sprintf("the permissions of the account %s were not checked: %v", account, err)}
 		}
 		if !allowed {
-			problems = append(problems,
-				fmt.Sprintf("the account %s may not %v in all namespaces: add this to its ClusterRole", account, p))
+			problems = append(problems, fmt.Sprintf("the account %s may not %v in all namespaces: %s", account, p, add))
 		}
 	}
 	return problems, nil
@@ -178,9 +189,19 @@ func (s *state) podWarnings(service string) (warnings []string) {
 		warnings = append(warnings, "the old pods have a required anti-affinity: pods that the Service "+service+
 			" selects cannot run on their nodes, so you need a free node for each pod of Seamark")
 	}
-	if n := len(spec.Containers); n > 1 {
+
+	others := len(spec.Containers) - 1
+	if s.old.kubeDNS() >= 0 {
+		others = 0
+		for _, c := range spec.Containers {
+			if name, _ := c.program(); name == "" {
+				others++
+			}
+		}
+	}
+	if others > 0 {
 		warnings = append(warnings,
-			fmt.Sprintf("the old pods have %d containers: Seamark's pods have copies of the others", n))
+			fmt.Sprintf("the old pods have %d containers: Seamark's pods have copies of the others", len(spec.Containers)))
 	}
 	return warnings
 }
@@ -226,7 +247,7 @@ func Restores(labels, annotations map[string]string) (warnings []string) {
 func (s *state) managed(to Stage) (warnings []string) {
 	m := s.old.Metadata
 	warnings = Restores(m.Labels, m.Annotations)
-	if m.Labels["k8s-app"] == "kube-dns" && to == Alone {
+	if m.Labels["k8s-app"] == "kube-dns" && to == Alone && s.old.kubeDNS() < 0 {
 		warnings = append(warnings,
 			"kubeadm upgrade installs this Deployment again, but keeps its zero replicas, and may change the"+
 				" Corefile; --skip-phases=addon/coredns (kubeadm 1.32 or later) leaves both as they are")

@@ -34,7 +34,7 @@ type state struct {
 	pods    [3][]pod        // by side, without terminating ones
 	serving map[string]bool // addresses of the Service's ready endpoints
 
-	corefile string // the text of the old server's Corefile, once it has been checked
+	corefile string // the text of the old server's Corefile, or that for kube-dns, once it has been checked
 }
 
 // A side is one of the three Deployments.
@@ -107,6 +107,7 @@ type container struct {
 	Name, Image  string
 	Args         []string
 	Command      []string
+	Env          []struct{ Name, Value string }
 	VolumeMounts []struct{ Name, MountPath, SubPath string }
 }
 

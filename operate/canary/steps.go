@@ -204,9 +204,12 @@ func (d *deployment) image() string {
 	if d == nil {
 		return ""
 	}
-	i, err := d.server()
-	if err != nil {
-		return ""
+	i := d.kubeDNS()
+	if i < 0 {
+		var err error
+		if i, err = d.server(); err != nil {
+			return ""
+		}
 	}
 	return d.Spec.Template.Spec.Containers[i].Image
 }

@@ -76,11 +76,16 @@ var canarySteps = []string{"start --image " + seamarkImage, "promote", "promote"
 
 // changeCanary follows docs/how-to/canary.md, without its days of waiting.
 func (t *conformance) changeCanary(ctx context.Context) error {
-	if err := t.control(ctx); err != nil {
-		return err
-	}
+	return steps(
+		func() error { return t.control(ctx) },
+		func() error { return t.canaries(ctx, "") },
+	)
+}
+
+// canaries runs the commands of a canary, with further flags.
+func (t *conformance) canaries(ctx context.Context, flags string) error {
 	for _, step := range canarySteps {
-		if _, err := t.canary(ctx, step); err != nil {
+		if _, err := t.canary(ctx, step+flags); err != nil {
 			return err
 		}
 	}
@@ -92,23 +97,29 @@ func (t *conformance) canary(ctx context.Context, args string) ([]byte, error) {
 	return t.seamark(ctx, append([]string{"canary"}, strings.Fields(args)...)...)
 }
 
-// interruptCanary interrupts each step of a canary as ctrl-C does, and continues it with the same
-// command, as docs/how-to/canary.md promises.
 func (t *conformance) interruptCanary(ctx context.Context) error {
-	err := errors.Join(t.control(ctx), t.continueCanary(ctx, canarySteps[0], 2))
-	err = errors.Join(err, t.continueCanary(ctx, "promote", 1))
+	return steps(
+		func() error { return t.control(ctx) },
+		func() error { return t.interruptCanaries(ctx, "") },
+	)
+}
+
+// interruptCanaries interrupts each step of a canary as ctrl-C does, and continues it with the same
+// command, as docs/how-to/canary.md promises.
+func (t *conformance) interruptCanaries(ctx context.Context, flags string) error {
+	err := errors.Join(t.continueCanary(ctx, canarySteps[0]+flags, 2), t.continueCanary(ctx, "promote"+flags, 1))
 	for range len(canarySteps) - 1 { // to the last stage, and at least one that finds nothing to do
-		err = errors.Join(err, t.continueCanary(ctx, "promote", 0))
+		err = errors.Join(err, t.continueCanary(ctx, "promote"+flags, 0))
 	}
 	if err != nil {
 		return err
 	}
 
-	status, err := t.canary(ctx, "status")
+	status, err := t.canary(ctx, "status"+flags)
 	if err == nil && !strings.Contains(string(status), "Stage 4") {
 		err = fmt.Errorf("want stage 4, got\n%s", status)
 	}
-	return errors.Join(err, t.continueCanary(ctx, canarySteps[len(canarySteps)-1], 2))
+	return errors.Join(err, t.continueCanary(ctx, canarySteps[len(canarySteps)-1]+flags, 2))
 }
 
 // continueCanary interrupts a command after 0.3 s, and its continuations after twice as long each, until one ends. At

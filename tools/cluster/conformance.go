@@ -76,6 +76,7 @@ func suites() []suite {
 		nodeSuite("tcx"),
 		nodeSuite("clsact"),
 		nodeSuite("address"),
+		{name: "fresh", usual: "2 minutes", run: (*conformance).runFresh, server: "seamark", extra: true},
 		{name: "helm", usual: "6 minutes", run: (*conformance).runOperations, operations: helmChanges, server: "seamark", extra: true},
 		// The tests wait two minutes for a change of the ConfigMap, and the kubelet about as long before it
 		// changes a mount.

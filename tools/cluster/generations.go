@@ -24,11 +24,19 @@ func generationSuite(name, skip string, manifests ...string) suite {
 	}
 }
 
-// threeContainers returns the suite of kube-dns's three containers, which become one under load.
+// threeContainers returns the suite of kube-dns's three containers, which a canary replaces, and which become one,
+// under load.
 func threeContainers() suite {
 	s := generationSuite("kube-dns-three", `DNS configMap`, "kube-dns/three-container")
 	s.operations = func() []operation {
-		return []operation{{name: "three containers patched to one, and rollout undo", do: (*conformance).changeContainers}}
+		const old = " --deployment kube-dns" // the Service selects the pods of CoreDNS's Deployment as well, which has none
+		return []operation{
+			{name: "seamark canary from kube-dns's manifests: start, three times promote, rollback",
+				do: func(t *conformance, ctx context.Context) error { return t.canaries(ctx, old) }},
+			{name: "the same, each step interrupted and begun again",
+				do: func(t *conformance, ctx context.Context) error { return t.interruptCanaries(ctx, old) }},
+			{name: "three containers patched to one, and rollout undo", do: (*conformance).changeContainers},
+		}
 	}
 	return s
 }
@@ -92,6 +100,21 @@ func (t *conformance) awaitNoCoreDNS(ctx context.Context) error {
 // the Service, which the cluster has, and the ConfigMap, which the tests make.
 func (t *conformance) writeGeneration(ctx context.Context, of suite, file string) error {
 	dir := t.file(of.name)
+	if err := t.writeKustomization(dir, of); err != nil {
+		return err
+	}
+	text, err := t.kubectl(ctx, "kustomize", dir)
+	if err != nil {
+		return err
+	}
+	objects := slices.DeleteFunc(strings.Split(string(text), "\n---\n"), func(object string) bool {
+		return strings.Contains("\n"+object, "\nkind: Service\n") || strings.Contains("\n"+object, "\nkind: ConfigMap\n")
+	})
+	return os.WriteFile(file, []byte(strings.Join(objects, "\n---\n")), 0o644)
+}
+
+// writeKustomization writes the kustomization of a suite's manifests with the images of the cluster.
+func (t *conformance) writeKustomization(dir string, of suite) error {
 	seamark, tag, _ := strings.Cut(seamarkImage, ":")
 	etcd, etcdTag, _ := strings.Cut(etcdImage, ":")
 	var paths []string
@@ -102,21 +125,9 @@ func (t *conformance) writeGeneration(ctx context.Context, of suite, file string
 		}
 		paths = append(paths, path)
 	}
-	err := writeTemplate("generation.yaml", filepath.Join(dir, "kustomization.yaml"), map[string]any{
+	return writeTemplate("generation.yaml", filepath.Join(dir, "kustomization.yaml"), map[string]any{
 		"Base": paths[0], "Components": paths[1:], "Seamark": seamark, "Tag": tag, "Etcd": etcd, "EtcdTag": etcdTag,
 	})
-	if err != nil {
-		return err
-	}
-
-	text, err := t.kubectl(ctx, "kustomize", dir)
-	if err != nil {
-		return err
-	}
-	objects := slices.DeleteFunc(strings.Split(string(text), "\n---\n"), func(object string) bool {
-		return strings.Contains("\n"+object, "\nkind: Service\n") || strings.Contains("\n"+object, "\nkind: ConfigMap\n")
-	})
-	return os.WriteFile(file, []byte(strings.Join(objects, "\n---\n")), 0o644)
 }
 
 // importEtcd makes an image of the cluster's etcd.

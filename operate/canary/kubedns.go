@@ -1,0 +1,122 @@
+package canary
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/operate/servers"
+)
+
+// program returns the program of a kube-dns pod that a container runs, and its arguments; "" for other containers.
+func (c container) program() (name string, args []string) {
+	return servers.Container{Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args}.Program()
+}
+
+// kubeDNS returns the index of the container that runs kube-dns, -1 if the Deployment is of another server.
+func (d *deployment) kubeDNS() int {
+	containers := d.Spec.Template.Spec.Containers
+	if slices.ContainsFunc(containers, func(c container) bool { return c.corefile() != "" }) {
+		return -1
+	}
+	return slices.IndexFunc(containers, func(c container) bool {
+		name, _ := c.program()
+		return name == servers.KubeDNS
+	})
+}
+
+// replaceKubeDNS makes each container of the copy of a kube-dns pod run Seamark in place of its program, with the
+// program's arguments, as deploy/kube-dns/patches do.
+func (c *command) replaceKubeDNS(old *deployment, copies []any) error {
+	for i, from := range old.Spec.Template.Spec.Containers {
+		name, args := from.program()
+		run, ok := copies[i].(object)
+		switch {
+		case name == "":
+			continue
+		case name == servers.Dnsmasq:
+			return fmt.Errorf("the container %s runs dnsmasq without dnsmasq-nanny, which Seamark does not replace alone:"+
+				" see deploy/kube-dns/README.md", from.Name)
+		case !ok:
+			return errors.New("the old Deployment has no container")
+		}
+
+		run["image"], run["command"], run["args"] = c.Image, []any{"/seamark", name}, args
+		switch name {
+		case servers.KubeDNS:
+			run["args"] = withAdmin(args)
+		case servers.Nanny:
+			// It binds port 53 as root with every container runtime, as dnsmasq's image does. dnsmasq needed
+			// SETGID to change its user.
+			run["securityContext"] = object{
+				"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsUser": 0,
+				"capabilities": object{"add": []any{"NET_BIND_SERVICE"}, "drop": []any{"ALL"}},
+			}
+		}
+		allowPort(run)
+	}
+	return nil
+}
+
+// convert checks the flags and the ConfigMap of the old kube-dns, and keeps the Corefile that they convert to.
+func (c *command) convert(ctx context.Context, s *state) error {
+	from, err := s.old.object()
+	if err != nil {
+		return err
+	}
+	from["apiVersion"], from["kind"] = "apps/v1", "Deployment" // which the items of a list do not have
+	objects := [][]byte{encode(from)}
+
+	names := map[string]bool{servers.KubeDNS: true} // that of --config-map's default
+	for _, container := range s.old.Spec.Template.Spec.Containers {
+		for _, m := range s.old.configMaps(container) {
+			names[m.Name] = true
+		}
+	}
+	for name := range names {
+		text, err := c.API.Get(ctx, c.path("configmaps", name))
+		switch {
+		case err == nil:
+			objects = append(objects, text)
+		case !apiserver.IsNotFound(err):
+			return err
+		}
+	}
+
+	s.corefile, err = c.Convert(objects)
+	return err
+}
+
+// A metricsPage is the page of a pod that has the metrics of its queries.
+type metricsPage struct {
+	port  string
+	path  string
+	names string // the beginning of kube-dns's names; "" for those of CoreDNS
+}
+
+// metrics returns where the pods of both servers have the metrics of their queries: Seamark has those of the old
+// server, at its port.
+func (c *command) metrics(old *deployment) (p metricsPage, err error) {
+	p = metricsPage{port: "9153", path: "/metrics"}
+	if i := old.kubeDNS(); i >= 0 {
+		env := map[string]string{}
+		for _, e := range old.Spec.Template.Spec.Containers[i].Env {
+			env[e.Name] = e.Value
+		}
+		p = metricsPage{
+			port: env["PROMETHEUS_PORT"], path: cmp.Or(env["PROMETHEUS_PATH"], p.path),
+			names: cmp.Or(env["PROMETHEUS_NAMESPACE"], "skydns") + "_" + cmp.Or(env["PROMETHEUS_SUBSYSTEM"], "skydns") + "_dns_",
+		}
+	}
+
+	if c.MetricsPort > 0 {
+		p.port = fmt.Sprint(c.MetricsPort)
+	}
+	if p.port == "" {
+		return p, fmt.Errorf("kube-dns of the Deployment %s serves no metrics, as it has no variable PROMETHEUS_PORT", old.Metadata.Name)
+	}
+	return p, nil
+}
