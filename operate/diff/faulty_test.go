@@ -135,6 +135,27 @@ func TestRunServerSilent(t *testing.T) {
 	}
 }
 
+// A server that ends before the last of a few queries has not been compared.
+func TestRunServerEnds(t *testing.T) {
+	var replies int
+	o := impatient(faulty(t, func(p []byte) [][]byte {
+		if replies++; replies > 20 {
+			return nil
+		}
+		return [][]byte{packed(t, answered(t, p, dns.RcodeNameError))}
+	}))
+	o.Cluster.Manifests, o.Rate = t.TempDir(), 1000
+	manifest := `{"kind":"Service","apiVersion":"v1","metadata":{"name":"web","namespace":"shop"},"spec":{"clusterIP":"10.96.0.4"}}`
+	if err := os.WriteFile(filepath.Join(o.Cluster.Manifests, "web.json"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	report, err := diff.Run(t.Context(), o)
+	if report == nil || report.Queries < 20 || report.Queries > 200 || err == nil || !strings.Contains(err.Error(), "the server does not answer any more") {
+		t.Errorf("Run: got %+v, error %v, want a report of 20 to 200 queries, and that the server has ended", report, err)
+	}
+}
+
 // Each answer differs; the groups are bounded, and so are examples.
 func TestEveryAnswerDiffers(t *testing.T) {
 	address := faulty(t, func(p []byte) [][]byte {

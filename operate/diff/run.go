@@ -105,6 +105,13 @@ func (r *run) compareAll(ctx context.Context) (*Report, error) {
 		})
 	}
 
+	// A server that has ended meanwhile, as a pod does, has no answers that could differ.
+	if r.silent.Load() > 0 && ctx.Err() == nil {
+		if _, err := r.client.Probe(ctx, r.want.zones[0], r.Transport == "tcp"); err != nil {
+			cancel(fmt.Errorf("the server does not answer any more: %w", err))
+		}
+	}
+
 	r.finish()
 	r.report.Server, r.report.Time = r.Address, time.Since(start)
 	if err := context.Cause(ctx); err != nil {
