@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -26,45 +25,44 @@ func changes() []operation {
 // control returns to CoreDNS.
 func (t *conformance) control(ctx context.Context) error { return t.install(ctx, servers()[0]) }
 
+// kubernetesPage has the ways that need no program but kubectl.
+const kubernetesPage = "deploy/kubernetes/README.md"
+
+var (
+	imagePassage   = passage{kubernetesPage, "## Replace CoreDNS: change only the image", ""}
+	basePassage    = passage{kubernetesPage, "## Share the queries with CoreDNS", ""}
+	overlayPassage = passage{kubernetesPage, "## Run beside CoreDNS, without queries", ""}
+)
+
 func (t *conformance) changeImage(ctx context.Context) error {
-	if err := errors.Join(t.control(ctx), t.install(ctx, servers()[1])); err != nil {
-		return err
-	}
-	return t.change(ctx, "coredns", "rollout undo deployment/coredns")
+	return steps(
+		func() error { return t.control(ctx) },
+		func() error { return t.follow(ctx, imagePassage) },
+		func() error { return t.rollout(ctx, "kube-system", "coredns") },
+	)
 }
 
-// changeBase follows "Share the queries with CoreDNS" of deploy/kubernetes/README.md.
 func (t *conformance) changeBase(ctx context.Context) error {
-	if err := t.control(ctx); err != nil {
-		return err
-	}
-	base := func(name string) string { return filepath.Join(t.Options.Source, "deploy", "kubernetes", "base", name) }
+	base := func(name string) string { return t.file("documented", "deploy", "kubernetes", "base", name) }
 	defer t.remove(ctx, "-f", base("rbac.yaml"))
 	defer t.remove(ctx, "-f", base("deployment.yaml"))
 	defer t.restore(ctx, func(ctx context.Context) error { return t.scale(ctx, "coredns", "2") })
 	return steps(
-		func() error { return t.do(ctx, "apply", "-f", base("rbac.yaml"), "-f", base("deployment.yaml")) },
-		func() error { return t.change(ctx, "seamark", "set image deployment/seamark coredns="+seamarkImage) },
-		func() error { return t.scale(ctx, "coredns", "0") },
+		func() error { return t.control(ctx) },
+		func() error { return t.follow(ctx, basePassage) },
+		func() error { return t.rollout(ctx, "kube-system", "coredns") },
+		func() error { return pause(ctx, loadTimeout) },
 		func() error { return t.scale(ctx, "coredns", "2") },
 	)
 }
 
-// changeOverlay follows "Run beside CoreDNS, without queries" of deploy/kubernetes/README.md.
 func (t *conformance) changeOverlay(ctx context.Context) error {
-	dir := t.file("canary")
-	overlay, err := filepath.Rel(dir, filepath.Join(t.Options.Source, "deploy", "kubernetes", "canary"))
-	if err != nil {
-		return err
-	}
-	image, tag, _ := strings.Cut(seamarkImage, ":")
-	err = writeTemplate("overlay.yaml", filepath.Join(dir, "kustomization.yaml"),
-		map[string]string{"Overlay": overlay, "Image": image, "Tag": tag})
-	if err != nil {
-		return err
-	}
-	defer t.remove(ctx, "-k", dir)
-	return errors.Join(t.control(ctx), t.change(ctx, "seamark", "apply -k "+dir))
+	return steps(
+		func() error { return t.control(ctx) },
+		func() error {
+			return t.follow(ctx, overlayPassage)
+		},
+	)
 }
 
 func (t *conformance) scale(ctx context.Context, deployment, replicas string) error {

@@ -178,9 +178,9 @@ func runConformance(ctx context.Context, args []string) (err error) {
 			return interruption(ctx, err)
 		}
 	}
-	for name, m := range map[string]module{"helm": helmModule, "gateway": envoyModule} {
+	for name, modules := range map[string][]module{"fresh": {helmModule, kustomizeModule}, "helm": {helmModule}, "gateway": {envoyModule}} {
 		if slices.Contains(t.Suites, name) {
-			if err := c.buildAll(ctx, []module{m}); err != nil {
+			if err := c.buildAll(ctx, modules); err != nil {
 				return interruption(ctx, err)
 			}
 		}

@@ -18,20 +18,20 @@ var corednsObjects = []string{"deployment/coredns", "service/kube-dns", "configm
 
 // A freshWay is a documented way to install Seamark in a cluster without DNS.
 type freshWay struct {
-	name     string
-	manifest string // directory of deploy that is applied with kubectl, or
-	helm     string // the arguments of helm
+	name       string
+	passages   []passage
+	deployment string
+	manifests  string // the directory of deploy that the passages apply; "" if helm installs a release
 }
 
 func freshWays() []freshWay {
 	return []freshWay{
-		{name: "kubectl apply -k deploy/kubernetes/base", manifest: "kubernetes/base"},
-		{name: "kubectl apply -k deploy/kube-dns/one-container", manifest: "kube-dns/one-container"},
-		{name: "kubectl apply -k deploy/kube-dns/three-container", manifest: "kube-dns/three-container"},
-		{name: "helm install in mode cluster", helm: "--set service.name=kube-dns --set service.clusterIP=10.96.0.10" +
-			" --set k8sAppLabelOverride=kube-dns --set clusterDomain=cluster.local"},
-		{name: "helm install in mode kube-dns", helm: "--set mode=kube-dns --set service.name=kube-dns" +
-			" --set service.clusterIP=10.96.0.10 --set k8sAppLabelOverride=kube-dns"},
+		{"kubectl apply -k deploy/kubernetes/base", []passage{{kubernetesPage, "## Install in a cluster without DNS", ""}},
+			"seamark", "kubernetes/base"},
+		{"kubectl apply -k deploy/kube-dns/one-container", []passage{{kubeDNSPage, "In a cluster without DNS", ""}},
+			"kube-dns", "kube-dns/one-container"},
+		{"helm install in mode cluster", []passage{helmValues, {helmPage, "## In a cluster without DNS: mode cluster", ""}},
+			"seamark", ""},
 	}
 }
 
@@ -98,35 +98,20 @@ func (t *conformance) saveCoreDNS(ctx context.Context) (file string, err error) 
 	return file, errors.Join(err, os.WriteFile(file, text, 0o600))
 }
 
-// installFresh installs Seamark in one way, looks the names up, and removes it.
+// installFresh installs Seamark in one way, looks names up in a pod with the cluster's DNS server, and removes it.
 func (t *conformance) installFresh(ctx context.Context, way freshWay) error {
-	if way.manifest == "" {
-		return t.uninstall(ctx, "seamark", steps(
-			func() error { return t.helm(ctx, "install seamark "+way.helm) },
-			func() error { return t.lookUpFresh(ctx) },
-		))
-	}
-
-	dir := t.file("fresh", way.manifest)
-	if err := t.writeKustomization(dir, suite{manifests: []string{way.manifest}}); err != nil {
-		return err
-	}
-	deployment := "seamark"
-	if strings.HasPrefix(way.manifest, "kube-dns/") {
-		deployment = "kube-dns"
-	}
 	err := steps(
-		func() error { return t.do(ctx, "apply", "-k", dir) },
-		func() error { return t.rollout(ctx, "kube-system", deployment) },
-		func() error { return t.lookUpFresh(ctx) },
+		func() error { return t.follow(ctx, way.passages...) },
+		func() error { return t.rollout(ctx, "kube-system", way.deployment) },
+		func() error {
+			if r := t.lookUp(ctx, podKinds(t.Options, t.dns)[0]); r.Outcome != passed {
+				return errors.New(r.Message)
+			}
+			return nil
+		},
 	)
-	return errors.Join(err, t.remove(ctx, "-k", dir))
-}
-
-// lookUpFresh looks names up in a pod with the cluster's DNS server.
-func (t *conformance) lookUpFresh(ctx context.Context) error {
-	if r := t.lookUp(ctx, podKinds(t.Options, t.dns)[0]); r.Outcome != passed {
-		return errors.New(r.Message)
+	if way.manifests == "" {
+		return t.uninstall(ctx, "seamark", err)
 	}
-	return nil
+	return errors.Join(err, t.remove(ctx, "-k", t.file("documented", "deploy", way.manifests)))
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -35,24 +34,25 @@ func threeContainers() suite {
 				do: func(t *conformance, ctx context.Context) error { return t.canaries(ctx, old) }},
 			{name: "the same, each step interrupted and begun again",
 				do: func(t *conformance, ctx context.Context) error { return t.interruptCanaries(ctx, old) }},
-			{name: "three containers patched to one, and rollout undo", do: (*conformance).changeContainers},
+			{name: "one container patched after the other, the three to one, and rollout undo", do: (*conformance).changeContainers},
 		}
 	}
 	return s
 }
 
-// changeContainers follows "Replace the three containers by one" of deploy/kube-dns/README.md.
+// kubeDNSPage has the ways from kube-dns.
+const kubeDNSPage = "deploy/kube-dns/README.md"
+
+var containerPassages = []passage{
+	{kubeDNSPage, "## 2. Replace one container at a time", ""},
+	{kubeDNSPage, "## 3. Replace the three containers by one", "In a cluster without DNS"},
+}
+
+// changeContainers replaces one container at a time, and then the three by one.
 func (t *conformance) changeContainers(ctx context.Context) error {
-	text, err := os.ReadFile(filepath.Join(t.Options.Source, "deploy", "kube-dns", "patches", "one-container.yaml"))
-	if err != nil {
-		return err
-	}
-	patch := t.file("one-container.yaml")
-	text = bytes.ReplaceAll(text, []byte("image: registry.invalid/seamark"), []byte("image: "+seamarkImage))
 	return steps(
-		func() error { return os.WriteFile(patch, text, 0o644) },
-		func() error { return t.change(ctx, "kube-dns", "patch deployment kube-dns --patch-file "+patch) },
-		func() error { return t.change(ctx, "kube-dns", "rollout undo deployment/kube-dns") },
+		func() error { return t.follow(ctx, containerPassages...) },
+		func() error { return t.rollout(ctx, "kube-system", "kube-dns") },
 	)
 }
 
@@ -100,21 +100,6 @@ func (t *conformance) awaitNoCoreDNS(ctx context.Context) error {
 // the Service, which the cluster has, and the ConfigMap, which the tests make.
 func (t *conformance) writeGeneration(ctx context.Context, of suite, file string) error {
 	dir := t.file(of.name)
-	if err := t.writeKustomization(dir, of); err != nil {
-		return err
-	}
-	text, err := t.kubectl(ctx, "kustomize", dir)
-	if err != nil {
-		return err
-	}
-	objects := slices.DeleteFunc(strings.Split(string(text), "\n---\n"), func(object string) bool {
-		return strings.Contains("\n"+object, "\nkind: Service\n") || strings.Contains("\n"+object, "\nkind: ConfigMap\n")
-	})
-	return os.WriteFile(file, []byte(strings.Join(objects, "\n---\n")), 0o644)
-}
-
-// writeKustomization writes the kustomization of a suite's manifests with the images of the cluster.
-func (t *conformance) writeKustomization(dir string, of suite) error {
 	seamark, tag, _ := strings.Cut(seamarkImage, ":")
 	etcd, etcdTag, _ := strings.Cut(etcdImage, ":")
 	var paths []string
@@ -125,9 +110,21 @@ func (t *conformance) writeKustomization(dir string, of suite) error {
 		}
 		paths = append(paths, path)
 	}
-	return writeTemplate("generation.yaml", filepath.Join(dir, "kustomization.yaml"), map[string]any{
+	err := writeTemplate("generation.yaml", filepath.Join(dir, "kustomization.yaml"), map[string]any{
 		"Base": paths[0], "Components": paths[1:], "Seamark": seamark, "Tag": tag, "Etcd": etcd, "EtcdTag": etcdTag,
 	})
+	if err != nil {
+		return err
+	}
+
+	text, err := t.kubectl(ctx, "kustomize", dir)
+	if err != nil {
+		return err
+	}
+	objects := slices.DeleteFunc(strings.Split(string(text), "\n---\n"), func(object string) bool {
+		return strings.Contains("\n"+object, "\nkind: Service\n") || strings.Contains("\n"+object, "\nkind: ConfigMap\n")
+	})
+	return os.WriteFile(file, []byte(strings.Join(objects, "\n---\n")), 0o644)
 }
 
 // importEtcd makes an image of the cluster's etcd.

@@ -58,11 +58,20 @@ func (t *conformance) uninstall(ctx context.Context, release string, err error) 
 	}))
 }
 
+// helmPage has the ways with helm, and helmValues its values of the image.
+const helmPage = "docs/how-to/helm.md"
+
+var (
+	helmValues        = passage{helmPage, "# Install with Helm", ""}
+	helmCanaryPassage = passage{helmPage, "## Beside the running DNS: mode canary", ""}
+	helmNodePassage   = passage{helmPage, "## A cache on every node: mode node", ""}
+)
+
 func (t *conformance) helmCanary(ctx context.Context) error {
 	return t.uninstall(ctx, "seamark", steps(
 		func() error { return t.control(ctx) },
+		func() error { return t.follow(ctx, helmValues, helmCanaryPassage) },
 		func() error { return t.helm(ctx, "install seamark --set mode=canary") },
-		func() error { return t.helm(ctx, "test seamark") },
 		func() error { return t.helm(ctx, "upgrade seamark --set mode=canary --set replicaCount=3") },
 		func() error { return t.helm(ctx, "rollback seamark 1 --wait") },
 	))
@@ -88,9 +97,7 @@ func helmBeside(mode string) func(*conformance, context.Context) error {
 func (t *conformance) helmNode(ctx context.Context) error {
 	return t.uninstall(ctx, "node-dns", steps(
 		func() error { return t.control(ctx) },
-		func() error {
-			return t.helm(ctx, "install node-dns --set mode=node --set node.clusterIPs={10.96.0.10}")
-		},
+		func() error { return t.follow(ctx, helmValues, helmNodePassage) },
 		func() error { return pause(ctx, loadTimeout) },
 	))
 }
