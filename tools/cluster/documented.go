@@ -14,7 +14,7 @@ import (
 )
 
 // kustomizeModule has the program kustomize, which pages of deploy call.
-var kustomizeModule = module{"kustomize", "sigs.k8s.io/kustomize/kustomize/v5", "5.8.3", "",
+var kustomizeModule = module{"kustomize", "sigs.k8s.io/kustomize/kustomize/v5", "5.8.1", "",
 	[]program{{"kustomize", "sigs.k8s.io/kustomize/kustomize/v5", "1 minute"}}}
 
 // A passage is the part of a page from a line that begins with a text to the next heading, or to a line that begins

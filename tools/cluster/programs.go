@@ -230,6 +230,9 @@ func output(cmd *exec.Cmd) ([]byte, error) {
 		interruptible(cmd)
 	}
 	if err := cmd.Run(); err != nil {
+		if messages.Len() == 0 { // go mod download -json has its error in the output
+			messages = out
+		}
 		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, lastLines(messages.String(), 15))
 	}
 	return out.Bytes(), nil
