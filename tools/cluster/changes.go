@@ -4,8 +4,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -69,10 +70,18 @@ func (t *conformance) scale(ctx context.Context, deployment, replicas string) er
 	return t.change(ctx, deployment, "scale deployment/"+deployment+" --replicas "+replicas)
 }
 
-// canarySteps are the commands of a canary and back.
-var canarySteps = []string{"start --image " + seamarkImage, "promote", "promote", "promote", "rollback --delete"}
+// canarySteps returns the commands of docs/how-to/canary.md that change the cluster, with further flags.
+func (t *conformance) canarySteps(flags string) (steps []string, err error) {
+	page, err := os.ReadFile(filepath.Join(t.Options.Source, "docs", "how-to", "canary.md"))
+	for line := range strings.Lines(string(page)) {
+		if step, ok := strings.CutPrefix(line, "$ seamark canary "); ok && !strings.HasPrefix(step, "status") {
+			steps = append(steps, placeholders().Replace(strings.TrimSpace(step))+flags)
+		}
+	}
+	return steps, err
+}
 
-// changeCanary follows docs/how-to/canary.md, without its days of waiting.
+// changeCanary follows the page, without its days of waiting.
 func (t *conformance) changeCanary(ctx context.Context) error {
 	return steps(
 		func() error { return t.control(ctx) },
@@ -82,12 +91,13 @@ func (t *conformance) changeCanary(ctx context.Context) error {
 
 // canaries runs the commands of a canary, with further flags.
 func (t *conformance) canaries(ctx context.Context, flags string) error {
-	for _, step := range canarySteps {
-		if _, err := t.canary(ctx, step+flags); err != nil {
-			return err
+	all, err := t.canarySteps(flags)
+	for _, step := range all {
+		if err == nil {
+			_, err = t.canary(ctx, step)
 		}
 	}
-	return nil
+	return err
 }
 
 // canary runs a command of seamark canary.
@@ -105,19 +115,31 @@ func (t *conformance) interruptCanary(ctx context.Context) error {
 // interruptCanaries interrupts each step of a canary as ctrl-C does, and continues it with the same
 // command, as docs/how-to/canary.md promises.
 func (t *conformance) interruptCanaries(ctx context.Context, flags string) error {
-	err := errors.Join(t.continueCanary(ctx, canarySteps[0]+flags, 2), t.continueCanary(ctx, "promote"+flags, 1))
-	for range len(canarySteps) - 1 { // to the last stage, and at least one that finds nothing to do
-		err = errors.Join(err, t.continueCanary(ctx, "promote"+flags, 0))
-	}
+	all, err := t.canarySteps(flags)
 	if err != nil {
 		return err
 	}
 
-	status, err := t.canary(ctx, "status"+flags)
-	if err == nil && !strings.Contains(string(status), "Stage 4") {
-		err = fmt.Errorf("want stage 4, got\n%s", status)
+	least := map[string]int{"start": 2, "promote": 1, "rollback": 2} // of the first one: later ones may find nothing to do
+	for _, step := range all {
+		verb := firstWord(step)
+		interruptions := least[verb]
+		delete(least, verb)
+		if verb == "rollback" && interruptions > 0 {
+			status, err := t.canary(ctx, "status"+flags)
+			if err == nil && !strings.Contains(string(status), "Stage 4") {
+				err = fmt.Errorf("want stage 4, got\n%s", status)
+			}
+			if err != nil {
+				return err
+			}
+		}
+
+		if err := t.continueCanary(ctx, step, interruptions); err != nil {
+			return err
+		}
 	}
-	return errors.Join(err, t.continueCanary(ctx, canarySteps[len(canarySteps)-1]+flags, 2))
+	return nil
 }
 
 // continueCanary interrupts a command after 0.3 s, and its continuations after twice as long each, until one ends. At
