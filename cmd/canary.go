@@ -137,7 +137,7 @@ func (f *canaryFlags) check() error {
 	if f.Deployment != "" {
 		name("deployment", f.Deployment, validation.IsDNS1123Subdomain(f.Deployment))
 	}
-	check("metrics-port", f.MetricsPort, f.MetricsPort >= 0 && f.MetricsPort <= 65535, "1..65535")
+	check("metrics-port", f.MetricsPort, f.MetricsPort >= 0 && f.MetricsPort <= 65535, "0..65535")
 	check("replicas", f.Replicas, f.Replicas >= 0 && f.Replicas <= 1000, "0..1000")
 
 	r := f.Rule

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/seamark/seamark/cluster"
@@ -18,11 +19,15 @@ func (p *program) canaryDiff(
 ) (canary.Differences, error) {
 	o := diff.Options{
 		Directives: p.directives, Cluster: source, Corefile: readable(corefile),
-		Address:  net.JoinHostPort(pod.Address, "53"),
+		Address:  net.JoinHostPort(pod.Address, pod.Port),
 		Progress: func(done, total int) { fmt.Fprintf(p.err, "%s: %d of %d queries\n", pod.Name, done, total) },
 	}
 	if f.compare == "port-forward" {
-		forwarder := apiserver.PortForward(source, cluster.Key{Namespace: pod.Namespace, Name: pod.Name}, 53)
+		port, err := strconv.Atoi(pod.Port)
+		if err != nil {
+			return canary.Differences{}, fmt.Errorf("the port of %s: %w", pod.Name, err)
+		}
+		forwarder := apiserver.PortForward(source, cluster.Key{Namespace: pod.Namespace, Name: pod.Name}, port)
 		defer forwarder.Close()
 		o.Transport, o.Dial = "tcp", forwarder.Dial
 	}

@@ -17,7 +17,7 @@ func TestCanaryFlagRanges(t *testing.T) {
 		{"status --min-p99 -1ms", "--min-p99: want 0s..1m, got -1ms"},
 		{"status --interval 0s", "--interval: want 1ms..24h, got 0s"},
 		{"status --min-queries 0", "--min-queries: want 1 or more, since without queries there is nothing to compare, got 0"},
-		{"status --metrics-port 65536", "--metrics-port: want 1..65535, got 65536"},
+		{"status --metrics-port 65536", "--metrics-port: want 0..65535, got 65536"},
 		{"start --image registry.invalid/seamark:1 --replicas -1", "--replicas: want 0..1000, got -1"},
 		{"rollback --timeout 0s", "--timeout: want 1s..24h, got 0s"},
 		{"status --namespace a/b", "--namespace: \"a/b\": "},

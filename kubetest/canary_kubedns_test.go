@@ -52,6 +52,13 @@ func TestCanaryKubeDNS(t *testing.T) {
 			c[1].Image, c[1].Args = "kube-dnsmasq-amd64", []string{"--cache-size=1000"}
 		}, "{}",
 			"the container dnsmasq runs dnsmasq without dnsmasq-nanny"},
+		{"wrapped", func(c []corev1.Container) { c[1].Command = []string{"sh", "-c", "exec /dnsmasq-nanny"} }, "{}",
+			"the container dnsmasq has a command that is none of kube-dns's programs: sh -c exec /dnsmasq-nanny"},
+		{"metrics", func(c []corev1.Container) {
+			c[0].Env[0] = corev1.EnvVar{Name: "PROMETHEUS_PORT", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}
+		}, "{}", "the variable PROMETHEUS_PORT of kube-dns is a reference"},
+		{"map", func(c []corev1.Container) { c[0].Args = append(c[0].Args[:2:2], "--config-map=kube-dns", "--config-map-namespace=map") },
+			`{"acme.example": 1}`, "stubDomains"},
 		{"config", func([]corev1.Container) {}, `{"acme.example": 1}`, "stubDomains"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

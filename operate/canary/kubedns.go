@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/operate/servers"
@@ -35,13 +36,16 @@ func (c *command) replaceKubeDNS(old *deployment, copies []any) error {
 		name, args := from.program()
 		run, ok := copies[i].(object)
 		switch {
+		case name == "" && servers.Container{Name: from.Name, Image: from.Image}.IsNamed():
+			return fmt.Errorf("the container %s has a command that is none of kube-dns's programs: %s", from.Name,
+				strings.Join(from.Command, " "))
 		case name == "":
 			continue
 		case name == servers.Dnsmasq:
 			return fmt.Errorf("the container %s runs dnsmasq without dnsmasq-nanny, which Seamark does not replace alone:"+
 				" see deploy/kube-dns/README.md", from.Name)
 		case !ok:
-			return errors.New("the old Deployment has no container")
+			continue // only checked
 		}
 
 		run["image"], run["command"], run["args"] = c.Image, []any{"/seamark", name}, args
@@ -51,17 +55,36 @@ func (c *command) replaceKubeDNS(old *deployment, copies []any) error {
 		case servers.Nanny:
 			// It binds port 53 as root with every container runtime, as dnsmasq's image does. dnsmasq needed
 			// SETGID to change its user.
-			run["securityContext"] = object{
-				"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsUser": 0,
-				"capabilities": object{"add": []any{"NET_BIND_SERVICE"}, "drop": []any{"ALL"}},
-			}
+			security := at(run, "securityContext")
+			security["allowPrivilegeEscalation"], security["readOnlyRootFilesystem"], security["runAsUser"] = false, true, 0
+			security["capabilities"] = object{"add": []any{"NET_BIND_SERVICE"}, "drop": []any{"ALL"}}
 		}
 		allowPort(run)
 	}
 	return nil
 }
 
-// convert checks the flags and the ConfigMap of the old kube-dns, and keeps the Corefile that they convert to.
+// checkKubeDNS checks the flags and the ConfigMap of the old kube-dns, and keeps the Corefile that they convert to.
+func (c *command) checkKubeDNS(ctx context.Context, s *state) (problems, warnings []string) {
+	if err := c.replaceKubeDNS(s.old, make([]any, len(s.old.Spec.Template.Spec.Containers))); err != nil {
+		return []string{err.Error()}, nil
+	}
+	if _, err := c.metrics(s.old); err != nil {
+		problems = append(problems, err.Error())
+	}
+	for _, container := range s.old.Spec.Template.Spec.Containers {
+		if name, _ := container.program(); name == servers.Nanny {
+			warnings = append(warnings, "kube-dns's metrics do not count the names that dnsmasq-nanny forwards: look some up"+
+				" at Seamark's own Service before you promote")
+		}
+	}
+	if err := c.convert(ctx, s); err != nil {
+		problems = append(problems, err.Error())
+	}
+	return problems, warnings
+}
+
+// convert converts the Deployment and the ConfigMaps that it mounts or names.
 func (c *command) convert(ctx context.Context, s *state) error {
 	from, err := s.old.object()
 	if err != nil {
@@ -70,14 +93,21 @@ func (c *command) convert(ctx context.Context, s *state) error {
 	from["apiVersion"], from["kind"] = "apps/v1", "Deployment" // which the items of a list do not have
 	objects := [][]byte{encode(from)}
 
-	names := map[string]bool{servers.KubeDNS: true} // that of --config-map's default
+	named := servers.Flag(s.old.kubeDNSArguments(), "config-map")
+	names := map[string]bool{cmp.Or(named, "kube-dns"): true}
 	for _, container := range s.old.Spec.Template.Spec.Containers {
 		for _, m := range s.old.configMaps(container) {
 			names[m.Name] = true
 		}
 	}
 	for name := range names {
-		text, err := c.API.Get(ctx, c.path("configmaps", name))
+		path := c.path("configmaps", name)
+		if name == named {
+			other := *c
+			other.Namespace = cmp.Or(servers.Flag(s.old.kubeDNSArguments(), "config-map-namespace"), "kube-system")
+			path = other.path("configmaps", name)
+		}
+		text, err := c.API.Get(ctx, path)
 		switch {
 		case err == nil:
 			objects = append(objects, text)
@@ -88,6 +118,20 @@ func (c *command) convert(ctx context.Context, s *state) error {
 
 	s.corefile, err = c.Convert(objects)
 	return err
+}
+
+// kubeDNSArguments returns the arguments of kube-dns.
+func (d *deployment) kubeDNSArguments() (args []string) {
+	if i := d.kubeDNS(); i >= 0 {
+		_, args = d.Spec.Template.Spec.Containers[i].program()
+	}
+	return args
+}
+
+// dnsPort returns the port of a pod that answers for the cluster: with kube-dns not that of dnsmasq, which has a cache
+// and the names of the pod's /etc/hosts.
+func (d *deployment) dnsPort() string {
+	return cmp.Or(servers.Flag(d.kubeDNSArguments(), "dns-port"), "53")
 }
 
 // A metricsPage is the page of a pod that has the metrics of its queries.
@@ -104,6 +148,10 @@ func (c *command) metrics(old *deployment) (p metricsPage, err error) {
 	if i := old.kubeDNS(); i >= 0 {
 		env := map[string]string{}
 		for _, e := range old.Spec.Template.Spec.Containers[i].Env {
+			if strings.HasPrefix(e.Name, "PROMETHEUS_") && (len(e.ValueFrom) > 0 || strings.Contains(e.Value, "$(")) {
+				return p, fmt.Errorf("the variable %s of kube-dns is a reference, which is not followed: the metrics cannot"+
+					" be compared", e.Name)
+			}
 			env[e.Name] = e.Value
 		}
 		p = metricsPage{
@@ -116,7 +164,7 @@ func (c *command) metrics(old *deployment) (p metricsPage, err error) {
 		p.port = fmt.Sprint(c.MetricsPort)
 	}
 	if p.port == "" {
-		return p, fmt.Errorf("kube-dns of the Deployment %s serves no metrics, as it has no variable PROMETHEUS_PORT", old.Metadata.Name)
+		return p, errors.New("kube-dns serves no metrics that could be compared, as it has no variable PROMETHEUS_PORT")
 	}
 	return p, nil
 }

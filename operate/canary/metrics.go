@@ -117,8 +117,12 @@ func (c *command) sample(ctx context.Context, s *state) (*Status, error) {
 	old := c.side(s, s.old.Metadata.Name, s.old.image(), oldSide)
 	seamark := c.side(s, c.Name, cmp.Or(s.seamark.image(), s.one.image()), seamarkSide, oneSide)
 
-	if now > Beside {
-		first, err := c.scrape(ctx, s)
+	page, err := c.metrics(s.old)
+	if now > Beside && err != nil {
+		r.Stop = append(r.Stop, err.Error())
+	}
+	if now > Beside && err == nil {
+		first, err := c.scrape(ctx, s, page)
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +135,7 @@ func (c *command) sample(ctx context.Context, s *state) (*Status, error) {
 			return nil, ctx.Err()
 		}
 
-		second, err := c.scrape(ctx, s)
+		second, err := c.scrape(ctx, s, page)
 		if err != nil {
 			return nil, err
 		}
@@ -215,12 +219,8 @@ type counters struct {
 
 // scrape reads the metrics of the ready pods that the Service selects, by the pod's name.
 // Seamark's other pods receive queries of comparisons only.
-func (c *command) scrape(ctx context.Context, s *state) (map[string]counters, error) {
+func (c *command) scrape(ctx context.Context, s *state, from metricsPage) (map[string]counters, error) {
 	defer c.progress("reading the metrics of the pods")()
-	from, err := c.metrics(s.old)
-	if err != nil {
-		return nil, err
-	}
 	pods := map[string]counters{}
 	for _, which := range []side{oldSide, seamarkSide, oneSide} {
 		for _, p := range s.selected(which) {

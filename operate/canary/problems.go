@@ -119,10 +119,7 @@ func (p pod) restarts() (n int) {
 // checkCorefile checks the Corefile that the old server has mounted, or the flags and the ConfigMap of kube-dns.
 func (c *command) checkCorefile(ctx context.Context, s *state) (problems, warnings []string) {
 	if s.old.kubeDNS() >= 0 {
-		if err := c.convert(ctx, s); err != nil {
-			problems = append(problems, err.Error())
-		}
-		return problems, nil
+		return c.checkKubeDNS(ctx, s)
 	}
 
 	i, err := s.old.server()
@@ -162,7 +159,7 @@ func (c *command) checkAccount(ctx context.Context, s *state) (problems, warning
 	account := cmp.Or(s.old.Spec.Template.Spec.ServiceAccountName, "default")
 	user := "system:serviceaccount:" + c.Namespace + ":" + account
 	add := "add this to its ClusterRole"
-	if s.old.kubeDNS() >= 0 {
+	if s.old.kubeDNS() >= 0 && c.Namespace == "kube-system" && account == "kube-dns" {
 		add = "apply deploy/kube-dns/rbac"
 	}
 

@@ -104,10 +104,13 @@ type configMapVolume struct {
 }
 
 type container struct {
-	Name, Image  string
-	Args         []string
-	Command      []string
-	Env          []struct{ Name, Value string }
+	Name, Image string
+	Args        []string
+	Command     []string
+	Env         []struct {
+		Name, Value string
+		ValueFrom   json.RawMessage
+	}
 	VolumeMounts []struct{ Name, MountPath, SubPath string }
 }
 
@@ -123,8 +126,6 @@ type pod struct {
 		ContainerStatuses []struct{ RestartCount int }
 	}
 }
-
-func (p pod) pod() Pod { return Pod{p.Metadata.Namespace, p.Metadata.Name, p.Status.PodIP} }
 
 // matches reports whether labels have every pair of a selector.
 func matches(selector, labels map[string]string) bool {

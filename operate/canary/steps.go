@@ -136,7 +136,7 @@ func (c *command) install(s *state, to Stage) (steps []step) {
 			c.Image = s.one.image()
 		}
 		manifest, err := c.manifest(s)
-		const purpose = "Run Seamark beside the old server, with its Corefile and account"
+		const purpose = "Run Seamark beside the old server, with its configuration and account"
 		steps = append(steps, c.applyOr(purpose, "deployments", manifest, err))
 	}
 	if len(steps) > 0 || !s.seamark.complete() {

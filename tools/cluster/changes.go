@@ -78,6 +78,9 @@ func (t *conformance) canarySteps(flags string) (steps []string, err error) {
 			steps = append(steps, placeholders().Replace(strings.TrimSpace(step))+flags)
 		}
 	}
+	if len(steps) < 5 && err == nil {
+		err = fmt.Errorf("canary.md has the commands %q, want start, three times promote, and rollback", steps)
+	}
 	return steps, err
 }
 

@@ -76,3 +76,13 @@ func TestPassagesExist(t *testing.T) {
 		}
 	}
 }
+
+// The page of the canary has its commands.
+func TestCanarySteps(t *testing.T) {
+	c := &conformance{cluster: newCluster(&state{Options: options{Source: filepath.Join("..", "..")}})}
+	got, err := c.canarySteps(" --x")
+	want := []string{"start --image " + seamarkImage + " --x", "promote --x", "promote --x", "promote --x", "rollback --x", "rollback --delete --x"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("canarySteps: got %q, error %v, want %q", got, err, want)
+	}
+}

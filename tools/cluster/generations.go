@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -124,7 +125,37 @@ func (t *conformance) writeGeneration(ctx context.Context, of suite, file string
 	objects := slices.DeleteFunc(strings.Split(string(text), "\n---\n"), func(object string) bool {
 		return strings.Contains("\n"+object, "\nkind: Service\n") || strings.Contains("\n"+object, "\nkind: ConfigMap\n")
 	})
-	return os.WriteFile(file, []byte(strings.Join(objects, "\n---\n")), 0o644)
+	joined := strings.Join(objects, "\n---\n")
+	if of.operations != nil { // which replace kube-dns
+		if joined, err = t.standIn(ctx, joined); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(file, []byte(joined), 0o644)
+}
+
+// replaced matches a container in the manifests of three containers, up to its image.
+var replaced = regexp.MustCompile(`(?m)^ +command:\n +- /seamark\n +- (\S+)\n((?: .*\n)*?)( +image: )` + regexp.QuoteMeta(seamarkImage) + `$`)
+
+// standIn returns the manifests of three containers with images that have the program as entry point, as kube-dns's do,
+// which cannot be had as a module: they have Seamark under the names of kube-dns's programs.
+func (t *conformance) standIn(ctx context.Context, manifests string) (string, error) {
+	data, err := os.ReadFile(t.file("bin", "seamark"))
+	if err != nil {
+		return "", err
+	}
+	containers := replaced.FindAllStringSubmatch(manifests, -1)
+	if len(containers) != 3 {
+		return "", fmt.Errorf("got %d containers, want those of kube-dns, dnsmasq and the sidecar", len(containers))
+	}
+	for _, container := range containers {
+		name := container[1]
+		err := t.importImage(ctx, []string{"seamark.local/k8s-dns-" + name + ":cluster"}, []entry{{name, data, 0o755}}, "/"+name)
+		if err != nil {
+			return "", err
+		}
+	}
+	return replaced.ReplaceAllString(manifests, "${2}${3}seamark.local/k8s-dns-$1:cluster"), nil
 }
 
 // importEtcd makes an image of the cluster's etcd.
