@@ -57,7 +57,9 @@ func TestCanaryKubeDNS(t *testing.T) {
 		{"metrics", func(c []corev1.Container) {
 			c[0].Env[0] = corev1.EnvVar{Name: "PROMETHEUS_PORT", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}
 		}, "{}", "the variable PROMETHEUS_PORT of kube-dns is a reference"},
-		{"map", func(c []corev1.Container) { c[0].Args = append(c[0].Args[:2:2], "--config-map=kube-dns", "--config-map-namespace=map") },
+		{"map", func(c []corev1.Container) {
+			c[0].Args = append(c[0].Args[:2:2], "--config-map=kube-dns", "--config-map-namespace=map")
+		},
 			`{"acme.example": 1}`, "stubDomains"},
 		{"config", func([]corev1.Container) {}, `{"acme.example": 1}`, "stubDomains"},
 	} {
