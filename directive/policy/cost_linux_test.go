@@ -43,7 +43,7 @@ func TestCost(t *testing.T) {
 	}
 	c := new(stubCluster)
 	c.add("10.1.0.1", pod("ns-999", "agent"))
-	objects, _ := manyNamespaces(t)
+	objects, _ := manyNamespaces(t, 1000)
 	policies, _ := manyPolicies(t)
 	servers := map[string]*chaintest.Server{
 		"groups": start(t, manyRules(), c, "10.1.0.1").Server, "objects": objects.Server, "policies": policies.Server,

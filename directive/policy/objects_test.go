@@ -269,14 +269,14 @@ func TestObjectsExplain(t *testing.T) {
 	}
 }
 
-// manyNamespaces writes 1,000 namespaces with a label each, and serves a group for each label and a
-// ConfigMap for each namespace, with 100 lines each.
-func manyNamespaces(t testing.TB) (*chaintest.Block, *Policy) {
+// manyNamespaces writes n namespaces with a label each, and serves a group for each label and a
+// ConfigMap for each namespace, with 100 lines each. The pod 10.1.0.1 is in the last one.
+func manyNamespaces(t testing.TB, n int) (*chaintest.Block, *Policy) {
 	t.Helper()
 	c := &folderCluster{dir: t.TempDir()}
-	c.add("10.1.0.1", pod("ns-999", "agent"))
+	c.add("10.1.0.1", pod(fmt.Sprint("ns-", n-1), "agent"))
 	var objects, groups strings.Builder
-	for ns := range 1000 {
+	for ns := range n {
 		name := fmt.Sprint("ns-", ns)
 		objects.WriteString(namespaceText(name, fmt.Sprint("tenant: t", ns)) + "---\n")
 		var lines []string
@@ -295,10 +295,10 @@ func manyNamespaces(t testing.TB) (*chaintest.Block, *Policy) {
 }
 
 func TestObjectsAllocations(t *testing.T) {
-	s, _ := manyNamespaces(t)
+	s, _ := manyNamespaces(t, 100)
 	s.Prepare = func(q *dns.Query) { q.Peer = netip.MustParseAddrPort("10.1.0.1:53") }
 	for name, want := range map[string]string{
-		"www.d49.ns-999.example": "NOERROR", "www.no49.ns-999.example": "NXDOMAIN", "a.longer.name.than.others." + strings.Repeat("x", 60) + ".d49.ns-999.example": "NOERROR",
+		"www.d49.ns-99.example": "NOERROR", "www.no49.ns-99.example": "NXDOMAIN", "a.longer.name.than.others." + strings.Repeat("x", 60) + ".d49.ns-99.example": "NOERROR",
 	} {
 		packet := chaintest.Pack(t, chaintest.Query(name, "A"))
 		if got := rcode(s, "10.1.0.1", name); got != want {
@@ -314,7 +314,7 @@ func TestObjectsAllocations(t *testing.T) {
 // The cost of a query that passes, with 1,000 groups by labels of namespaces, and lines of a ConfigMap in
 // each namespace: 100,000 lines in all.
 func BenchmarkPolicyObjects(b *testing.B) {
-	s, _ := manyNamespaces(b)
+	s, _ := manyNamespaces(b, 1000)
 	peer := netip.MustParseAddrPort("10.1.0.1:53")
 	s.Prepare = func(q *dns.Query) { q.Peer = peer }
 	packet := chaintest.Pack(b, chaintest.Query("www.d49.ns-999.example", "A"))
