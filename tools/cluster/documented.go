@@ -69,9 +69,7 @@ func (t *conformance) follow(ctx context.Context, passages ...passage) error {
 		return err
 	}
 	path := []string{t.file("bin"), filepath.Dir(t.program(helmModule, "helm")), filepath.Dir(t.program(kustomizeModule, "kustomize"))}
-	environment := append(os.Environ(), "KUBECONFIG="+t.file("kubeconfig"), "HELM_CACHE_HOME="+t.file("helm"),
-		"HELM_CONFIG_HOME="+t.file("helm"), "HELM_DATA_HOME="+t.file("helm"),
-		"PATH="+strings.Join(append(path, os.Getenv("PATH")), ":"))
+	environment := append(t.userEnvironment(), "PATH="+strings.Join(append(path, os.Getenv("PATH")), ":"))
 
 	for _, p := range passages {
 		text, err := os.ReadFile(filepath.Join(t.Options.Source, p.page))

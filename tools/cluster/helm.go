@@ -35,10 +35,15 @@ func (t *conformance) helm(ctx context.Context, args string) error {
 			"--set", "image.repository="+repository, "--set", "image.tag="+tag, "--wait", "--timeout", t.Options.Patience.String())
 	}
 	cmd := exec.CommandContext(ctx, t.program(helmModule, "helm"), append(fields, "--namespace", "kube-system")...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+t.file("kubeconfig"), "HELM_CACHE_HOME="+t.file("helm"),
-		"HELM_CONFIG_HOME="+t.file("helm"), "HELM_DATA_HOME="+t.file("helm"))
+	cmd.Env = t.userEnvironment()
 	_, err := output(cmd)
 	return err
+}
+
+// userEnvironment returns the environment of a user's programs.
+func (t *conformance) userEnvironment() []string {
+	return append(os.Environ(), "KUBECONFIG="+t.file("kubeconfig"), "HELM_CACHE_HOME="+t.file("helm"),
+		"HELM_CONFIG_HOME="+t.file("helm"), "HELM_DATA_HOME="+t.file("helm"))
 }
 
 // steps does what the functions do, until one fails.
