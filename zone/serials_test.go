@@ -57,7 +57,11 @@ func TestSerialsUnknownLane(t *testing.T) {
 // one serial number. The version after a hand-over is greater than all before, and so is the first one of
 // a process that starts a second after another one, when all have ended.
 func TestSerialsHandover(t *testing.T) {
-	for seed := range race.Fewer(uint64(100)) {
+	seeds := race.Fewer(uint64(100))
+	if testing.Short() {
+		seeds /= 10
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &serialsWorld{T: t, Rand: rand.New(rand.NewPCG(seed, 0)), used: map[numbered]int{}, greatest: map[wire.Name]uint32{}}

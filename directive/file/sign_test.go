@@ -333,6 +333,9 @@ func TestSignReplacesRecords(t *testing.T) {
 // While another process replaces this one, only that writes the signed file: after Yield this one does not,
 // however the zone file changes, and after Resume it does what is due.
 func TestSignDuringHandover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newSigning(t, fmt.Sprintf(head, 1))
 		if err := s.prepare(config.NewStart(context.Background(), nil), s.task); err != nil {

@@ -17,8 +17,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -37,7 +38,9 @@ type event struct {
 }
 
 func main() {
-	failed := false
+	var failed atomic.Bool
+	var running sync.WaitGroup
+	atOnce := make(chan struct{}, 2) // a linker uses one processor
 	for _, arg := range os.Args[1:] {
 		directory, file, _ := strings.Cut(arg, "=")
 		suspects, err := suspects(file)
@@ -46,27 +49,26 @@ func main() {
 			os.Exit(1)
 		}
 
-		for _, e := range suspects {
-			slow, err := isSlow(directory, e)
-			switch {
-			case err != nil:
-				fmt.Fprintf(os.Stderr, "%s %s: %v\n", e.Package, e.Test, err)
-				failed = true
-			case slow:
-				fmt.Printf("%s %s takes more than a second: skip it if testing.Short()\n", e.Package, e.Test)
-				failed = true
-			default:
-				fmt.Printf("%s %s took %.1f s, and less than a second alone\n", e.Package, e.Test, e.Elapsed)
-			}
+		for _, tests := range suspects {
+			running.Go(func() {
+				atOnce <- struct{}{}
+				defer func() { <-atOnce }()
+				if !judge(directory, tests) {
+					failed.Store(true)
+				}
+			})
 		}
 	}
-	if failed {
+
+	running.Wait()
+	if failed.Load() {
 		os.Exit(1)
 	}
 }
 
-// suspects returns the events of the tests in a file that took more than a second.
-func suspects(file string) (slow []event, err error) {
+// suspects returns the events of the tests in a file that took more than a second, by package.
+func suspects(file string) (slow map[string][]event, err error) {
+	slow = map[string][]event{}
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -81,46 +83,76 @@ func suspects(file string) (slow []event, err error) {
 			return nil, fmt.Errorf("reading %s: %w", file, err)
 		}
 		if e.Action == "pass" && e.Test != "" && !strings.Contains(e.Test, "/") && e.Elapsed > limit.Seconds() {
-			slow = append(slow, e)
+			slow[e.Package] = append(slow[e.Package], e)
 		}
 	}
-	slices.SortFunc(slow, func(a, b event) int { return strings.Compare(a.Package, b.Package) })
 	return slow, nil
 }
 
-// isSlow runs a test of the module in directory alone, and reports whether each run was slow.
-func isSlow(directory string, e event) (bool, error) {
-	list := exec.Command("go", "list", "-f", "{{.Dir}}", e.Package)
+// judge runs the tests of a package of the module in directory again, each alone, and prints which of them are slow. It
+// reports whether none is.
+func judge(directory string, suspects []event) (quick bool) {
+	name := suspects[0].Package
+	dir, binary, err := build(directory, name)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		return false
+	}
+	defer func() { _ = os.RemoveAll(filepath.Dir(binary)) }()
+
+	quick = true
+	for _, e := range suspects {
+		slow, err := isSlow(dir, binary, e.Test)
+		switch {
+		case err != nil:
+			fmt.Fprintf(os.Stderr, "%s %s: %v\n", name, e.Test, err)
+			quick = false
+		case slow:
+			fmt.Printf("%s %s takes more than a second: skip it if testing.Short()\n", name, e.Test)
+			quick = false
+		default:
+			fmt.Printf("%s %s took %.1f s, and less than a second alone\n", name, e.Test, e.Elapsed)
+		}
+	}
+	return quick
+}
+
+// build builds the tests of a package, and returns the directory of the package and the path of the binary, in a
+// directory of its own.
+func build(directory, name string) (dir, binary string, err error) {
+	list := exec.Command("go", "list", "-f", "{{.Dir}}", name)
 	list.Dir, list.Stderr = directory, os.Stderr
 	out, err := list.Output()
 	if err != nil {
-		return false, err
+		return "", "", err
 	}
-	packageDir := strings.TrimSpace(string(out))
 
 	temp, err := os.MkdirTemp("", "slow")
 	if err != nil {
-		return false, err
+		return "", "", err
 	}
-	defer func() { _ = os.RemoveAll(temp) }()
-	binary := filepath.Join(temp, "package.test")
-	build := exec.Command("go", "test", "-c", "-o", binary, ".")
-	build.Dir, build.Stderr = packageDir, os.Stderr
-	if err := build.Run(); err != nil {
-		return false, err
+	dir, binary = strings.TrimSpace(string(out)), filepath.Join(temp, "package.test")
+	compile := exec.Command("go", "test", "-c", "-o", binary, ".")
+	compile.Dir, compile.Stderr = dir, os.Stderr
+	if err := compile.Run(); err != nil {
+		return "", "", errors.Join(err, os.RemoveAll(temp))
 	}
+	return dir, binary, nil
+}
 
+// isSlow runs a test alone, and reports whether each run was slow.
+func isSlow(dir, binary, test string) (bool, error) {
 	for range runs {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		test := exec.CommandContext(ctx, binary, "-test.short", "-test.run", "^"+e.Test+"$")
-		test.Dir = packageDir
+		run := exec.CommandContext(ctx, binary, "-test.short", "-test.run", "^"+test+"$")
+		run.Dir = dir
 		began := time.Now()
-		text, err := test.CombinedOutput()
+		text, err := run.CombinedOutput()
 		cancel()
 		if err != nil {
 			return false, fmt.Errorf("%w\n%s", err, text)
 		}
-		if test.ProcessState.UserTime()+test.ProcessState.SystemTime() < limit && time.Since(began) < maxBusy {
+		if run.ProcessState.UserTime()+run.ProcessState.SystemTime() < limit && time.Since(began) < maxBusy {
 			return false, nil
 		}
 	}
