@@ -121,32 +121,29 @@ func (d *dnsCluster) replaceKubeDNS(t *testing.T, namespace string, old, want *a
 	}
 }
 
-// comparePrograms compares the containers of a canary with those of a patched Deployment, but for the name of a port,
-// and the flag --admin.
+// comparePrograms compares the containers of a canary with those of a patched Deployment, but for the names of ports, the
+// flag --admin, and what the API server adds.
 func comparePrograms(t *testing.T, got, want corev1.PodSpec) {
 	t.Helper()
 	for i := range want.Containers {
-		want.Containers[i].Image = "registry.invalid/seamark:1"
-		if args := want.Containers[i].Args; want.Containers[i].Name == "kubedns" && !slices.Contains(args, "--admin=localhost:8053") {
-			want.Containers[i].Args = append(args, "-admin=localhost:8053")
-		}
-		for n := range want.Containers[i].Ports {
-			want.Containers[i].Ports[n].Name = ""
+		c := &want.Containers[i]
+		c.Image = "registry.invalid/seamark:1"
+		if c.Name == "kubedns" && !slices.Contains(c.Args, "--admin=localhost:8053") {
+			c.Args = append(c.Args, "-admin=localhost:8053")
 		}
 	}
-	for i := range got.Containers {
-		got.Containers[i].ImagePullPolicy, got.Containers[i].TerminationMessagePath, got.Containers[i].TerminationMessagePolicy = "", "", ""
-		for n := range got.Containers[i].Ports {
-			got.Containers[i].Ports[n].Name = ""
-		}
-		for _, probe := range []*corev1.Probe{got.Containers[i].LivenessProbe, got.Containers[i].ReadinessProbe} {
-			if probe != nil {
-				probe.PeriodSeconds, probe.SuccessThreshold, probe.FailureThreshold, probe.HTTPGet.Scheme = 0, 0, 0, ""
+
+	for _, containers := range [][]corev1.Container{got.Containers, want.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			c.ImagePullPolicy, c.TerminationMessagePath, c.TerminationMessagePolicy = "", "", ""
+			for n := range c.Ports {
+				c.Ports[n].Name = ""
 			}
-		}
-		for _, probe := range []*corev1.Probe{want.Containers[i].LivenessProbe, want.Containers[i].ReadinessProbe} {
-			if probe != nil {
-				probe.PeriodSeconds, probe.SuccessThreshold, probe.FailureThreshold, probe.HTTPGet.Scheme = 0, 0, 0, ""
+			for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+				if probe != nil {
+					probe.PeriodSeconds, probe.SuccessThreshold, probe.FailureThreshold, probe.HTTPGet.Scheme = 0, 0, 0, ""
+				}
 			}
 		}
 	}
