@@ -515,7 +515,7 @@ func (c doqClient) exchange(ctx context.Context, packet []byte) (*mdns.Msg, erro
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { s.CancelRead(3) })() // DOQ_REQUEST_CANCELLED
-	_ = s.Close() // an error if the server has reset the stream already, which the reply says
+	_ = s.Close()                                              // an error if the server has reset the stream already, which the reply says
 	return readReply(s)
 }
 
