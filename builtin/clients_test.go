@@ -515,7 +515,8 @@ func (c doqClient) exchange(ctx context.Context, packet []byte) (*mdns.Msg, erro
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { s.CancelRead(3) })() // DOQ_REQUEST_CANCELLED
-	_ = s.Close()                                              // an error if the server has reset the stream already, which the reply says
+	// It fails if the server has reset the stream already, as the reply says.
+	_ = s.Close()
 	return readReply(s)
 }
 
