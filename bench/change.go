@@ -23,7 +23,7 @@ type changer struct {
 	written int
 	watch   net.Conn // queries the bare watch for the last version of a slice
 	again   int      // number of times that the API server ended that watch
-	repeats int      // new answers after the first one that a change has to have
+	repeats int      // number of answers with a change that are awaited after the first one
 
 	acked map[int]time.Duration // by line number
 }

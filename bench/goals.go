@@ -73,7 +73,7 @@ func goals() []goal {
 			"node 1k p99/tcx", "node 1k p99/tcx, not repeated", 0.2, ""},
 
 		goal{"change to an answer that the kernel repeats, p99, to without repeated replies", ratios,
-			"node change/tcx", "node change/tcx, not repeated", 1.1, ""}, // as without, but for what two runs differ by
+			"node change/tcx", "node change/tcx, not repeated", 1.1, ""}, // equal, within the noise of two runs
 
 		// The parts of the cache of a node.
 		goal{"for comparison: without repeated replies, to CoreDNS", ratios, "node/tcx, not repeated",

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// corednsObjects are those of CoreDNS, as kubeadm makes them.
+// corednsObjects are the objects that kubeadm creates for CoreDNS.
 var corednsObjects = []string{"deployment/coredns", "service/kube-dns", "configmap/coredns", "serviceaccount/coredns",
 	"clusterrole/system:coredns", "clusterrolebinding/system:coredns"}
 

@@ -157,7 +157,7 @@ func (t *conformance) operate(ctx context.Context, o operation) result {
 // says that the name does not exist; musl says that the lookup may be tried again.
 const lostLookups = 20
 
-// counts are those of the pods that send queries, and of those that look names up by a C library.
+// counts has the queries of the pods that send DNS messages, and the lookups of the pods that call a C library.
 type counts struct{ queries, glibc, musl load }
 
 func (t *conformance) counts(ctx context.Context) (c counts, err error) {
