@@ -210,9 +210,10 @@ func (r Rule) apply(old, seamark Side, interval time.Duration) (stop []string) {
 	return stop
 }
 
-// counters are the values of one pod: responses by code, and durations by the upper
+// counters are the values of one pod: queries, responses by code, and durations by the upper
 // bound of their bucket, cumulative.
 type counters struct {
+	queries   float64
 	responses map[string]float64
 	durations map[float64]float64
 }
@@ -246,12 +247,9 @@ func (r *Side) count(s *state, first, second map[string]counters, sides ...side)
 	for _, which := range sides {
 		for _, p := range s.selected(which) {
 			before, after := first[p.Metadata.Name], second[p.Metadata.Name]
+			r.Queries += increase(before.queries, after.queries)
 			for code, n := range after.responses {
-				if n >= before.responses[code] {
-					n -= before.responses[code]
-				} // else the server has restarted
-				r.Queries += n
-				switch code {
+				switch n = increase(before.responses[code], n); code {
 				case "NOERROR", "NXDOMAIN":
 				case "SERVFAIL":
 					r.Servfail += n
@@ -261,10 +259,7 @@ func (r *Side) count(s *state, first, second map[string]counters, sides ...side)
 			}
 
 			for bound, n := range after.durations {
-				if n >= before.durations[bound] {
-					n -= before.durations[bound]
-				}
-				buckets[bound] += n
+				buckets[bound] += increase(before.durations[bound], n)
 			}
 		}
 	}
@@ -272,7 +267,16 @@ func (r *Side) count(s *state, first, second map[string]counters, sides ...side)
 	r.P99 = metrics.Quantile(0.99, buckets)
 }
 
-// parseMetrics reads responses and durations from a page in the Prometheus text format. names is that of a
+// increase returns how much a counter has increased between two samples. A lower value is that of a server that has
+// restarted.
+func increase(before, after float64) float64 {
+	if after < before {
+		return after
+	}
+	return after - before
+}
+
+// parseMetrics reads queries, responses and durations from a page in the Prometheus text format. names is that of a
 // metricsPage.
 func parseMetrics(page []byte, names string) counters {
 	requests, responses, label := "", "coredns_dns_responses_total", "rcode"
@@ -282,7 +286,7 @@ func parseMetrics(page []byte, names string) counters {
 		durations = names + "request_duration_seconds_bucket"
 	}
 
-	c, total := counters{map[string]float64{}, map[float64]float64{}}, 0.0
+	c := counters{responses: map[string]float64{}, durations: map[float64]float64{}}
 	isUsed := func(family string) bool { return family == requests || family == responses || family == durations }
 	for series, value := range metrics.Parse(string(page), isUsed) {
 		family, labels := metrics.ParseSeries(series)
@@ -290,18 +294,15 @@ func parseMetrics(page []byte, names string) counters {
 		switch bound, err := strconv.ParseFloat(labels["le"], 64); {
 		case math.IsNaN(value):
 		case family == requests:
-			total += value
-		case family == responses && ok:
+			c.queries += value
+		case family == responses && ok && names == "":
+			c.queries += value
+			c.responses[code] += value
+		case family == responses && (code == "servfail" || code == "refused"): // other causes are no errors
 			c.responses[strings.ToUpper(code)] += value
 		case err == nil:
 			c.durations[bound] += value
 		}
-	}
-
-	// kube-dns counts queries, and of the replies those without records, by the cause.
-	if names != "" {
-		servfail, refused := c.responses["SERVFAIL"], c.responses["REFUSED"]
-		c.responses = map[string]float64{"NOERROR": total - servfail - refused, "SERVFAIL": servfail, "REFUSED": refused}
 	}
 	return c
 }
