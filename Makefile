@@ -6,9 +6,10 @@ COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 VERSION ?= $(or $(patsubst v%,%,$(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)),0.0.0-$(or $(addprefix g,$(shell git rev-parse --short HEAD 2>/dev/null)),dev))
 DATE ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
 # PGO=auto builds with the profile cmd/seamark/default.pgo, as releases are built. It
-# compiles every package once more, so it is off by default.
+# compiles every package once more, so it is off by default. With -trimpath a package is compiled
+# once for all checkouts, wherever they are.
 PGO ?= off
-export GOFLAGS := $(GOFLAGS) -pgo=$(PGO)
+export GOFLAGS := $(GOFLAGS) -trimpath -pgo=$(PGO)
 FUZZTIME ?= 10s
 # Packages built and tested at once, and fuzz workers.
 JOBS ?= 2

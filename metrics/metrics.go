@@ -222,10 +222,17 @@ func (r *Registry) blocks(selects func(family string) bool) (blocks []block) {
 	return blocks
 }
 
+// What a line of help and the value of a label escape. A Replacer is made once: making it costs more
+// than a page's replacements.
+var (
+	helpEscapes  = strings.NewReplacer("\\", `\\`, "\n", `\n`)
+	labelEscapes = strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`)
+)
+
 // write writes the series, sorted by labels.
 func (b *block) write(out io.Writer, open bool, t totals) {
 	name, kind, bound := b.name, b.kind, format
-	help := strings.NewReplacer("\\", `\\`, "\n", `\n`).Replace(b.help)
+	help := helpEscapes.Replace(b.help)
 	if open {
 		name, kind = openFamily(name, kind)
 		help = strings.ReplaceAll(help, `"`, `\"`)
@@ -272,10 +279,9 @@ func render(labels []string) string {
 		return ""
 	}
 	var b strings.Builder
-	escape := strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`)
 	for i := 0; i+1 < len(labels); i += 2 {
 		b.WriteByte("{,"[min(i, 1)])
-		b.WriteString(labels[i] + `="` + escape.Replace(labels[i+1]) + `"`)
+		b.WriteString(labels[i] + `="` + labelEscapes.Replace(labels[i+1]) + `"`)
 	}
 	return b.String() + "}"
 }
