@@ -19,9 +19,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -63,12 +65,15 @@ type dnsCluster struct {
 func newDNSCluster(t *testing.T) *dnsCluster {
 	t.Helper()
 	api := start(t)
-	d := &dnsCluster{T: t, k: client(t, api.Config()), servfail: map[string]int{}, slow: map[string]bool{}, scrapes: map[string]int{}, allowed: -1}
+	var writes atomic.Int64
+	c := httpClient(t, api.Config())
+	c.Transport = countWrites{c.Transport, &writes}
+	d := &dnsCluster{T: t, k: must(kubernetes.NewForConfigAndClient(api.Config(), c))(t), servfail: map[string]int{}, slow: map[string]bool{}, scrapes: map[string]int{}, allowed: -1}
 	target := must(url.Parse(api.URL()))(t)
 	forward := httputil.NewSingleHostReverseProxy(target)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: api.pool()}, MaxIdleConnsPerHost: 10}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: api.pool()}, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	forward.Transport = transport
+	forward.Transport = countWrites{transport, &writes}
 	forward.ErrorLog = log.New(io.Discard, "", 0)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, forward) }))
 	s.Config.ErrorLog = forward.ErrorLog
@@ -82,10 +87,17 @@ func newDNSCluster(t *testing.T) *dnsCluster {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
+			before := writes.Load()
 			if err := d.reconcile(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
 				t.Errorf("the controllers: %v", err)
 			}
-			time.Sleep(20 * time.Millisecond) // between two rounds of the controllers
+			// Without a change a round has nothing to do, unless an error ended the last one.
+			for range 200 {
+				if writes.Load() != before || ctx.Err() != nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
 		}
 	}()
 	t.Cleanup(func() {
@@ -93,6 +105,19 @@ func newDNSCluster(t *testing.T) *dnsCluster {
 		<-ended
 	})
 	return d
+}
+
+// countWrites counts the requests that may have changed an object.
+type countWrites struct {
+	http.RoundTripper
+	n *atomic.Int64
+}
+
+func (c countWrites) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet {
+		defer c.n.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(r)
 }
 
 // serve passes a request to the API server unless a fault applies. It has the pages that
@@ -256,14 +281,20 @@ func (d *dnsCluster) set(change func()) {
 
 // reconcile does one round of the controllers in all namespaces.
 func (d *dnsCluster) reconcile(ctx context.Context) error {
-	deployments, err := d.k.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
-	if err != nil {
+	// A list is consistent with etcd, for which the API server waits some 15 ms: the four wait at once.
+	var deployments *appsv1.DeploymentList
+	var pods *corev1.PodList
+	var services *corev1.ServiceList
+	var existing *discoveryv1.EndpointSliceList
+	lists, all := errgroup.Group{}, metav1.ListOptions{}
+	lists.Go(func() (err error) { deployments, err = d.k.AppsV1().Deployments("").List(ctx, all); return err })
+	lists.Go(func() (err error) { pods, err = d.k.CoreV1().Pods("").List(ctx, all); return err })
+	lists.Go(func() (err error) { services, err = d.k.CoreV1().Services("").List(ctx, all); return err })
+	lists.Go(func() (err error) { existing, err = d.k.DiscoveryV1().EndpointSlices("").List(ctx, all); return err })
+	if err := lists.Wait(); err != nil {
 		return err
 	}
-	pods, err := d.k.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
+
 	var errs []error
 	owned := map[string][]*corev1.Pod{}
 	for i := range pods.Items {
@@ -282,7 +313,7 @@ func (d *dnsCluster) reconcile(ctx context.Context) error {
 			errs = append(errs, d.k.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}))
 		}
 	}
-	return errors.Join(append(errs, d.publish(ctx))...)
+	return errors.Join(append(errs, d.publish(ctx, services.Items, pods.Items, existing.Items))...)
 }
 
 // rollOut does the work of the controllers of a Deployment, with one pod more or less than
@@ -357,26 +388,15 @@ func isReady(p *corev1.Pod) bool {
 
 // publish writes the EndpointSlice of each Service. A Service kube-dns that has had
 // endpoints must always have some.
-func (d *dnsCluster) publish(ctx context.Context) error {
-	services, err := d.k.CoreV1().Services("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	pods, err := d.k.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	slices_, err := d.k.DiscoveryV1().EndpointSlices("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
+func (d *dnsCluster) publish(ctx context.Context, services []corev1.Service, pods []corev1.Pod, slices_ []discoveryv1.EndpointSlice) error {
 	existing := map[string]*discoveryv1.EndpointSlice{}
-	for i := range slices_.Items {
-		existing[slices_.Items[i].Namespace+"/"+slices_.Items[i].Name] = &slices_.Items[i]
+	for i := range slices_ {
+		existing[slices_[i].Namespace+"/"+slices_[i].Name] = &slices_[i]
 	}
-	for _, s := range services.Items {
+
+	for _, s := range services {
 		addresses := map[string]bool{}
-		for _, p := range pods.Items {
+		for _, p := range pods {
 			if p.Namespace == s.Namespace && isReady(&p) && labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.Labels)) {
 				addresses[p.Status.PodIP] = true
 			}
