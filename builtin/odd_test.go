@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"fmt"
+	"github.com/seamark/seamark/test/race"
 	"strings"
 	"testing"
 )
@@ -12,6 +13,7 @@ func TestOddConfigurationNoPanic(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	groups := groupsOf(t, "testdata/accepted.txt")
 	t.Chdir(folder(t))
 	odd := []string{"", `""`, "{", "-1", "0", "99999999999999999999", "-1s", "/", ".", "*", ":", "[", "0/0", "://", "{{", "(", strings.Repeat("a", 64)}

@@ -274,7 +274,7 @@ func (s *streamServer) answers() error {
 // attacked runs an attack of many clients for some seconds, beside which own names are answered.
 func (s *streamServer) attacked(name string, attack func(ctx context.Context, client string)) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), 2*time.Second)
 	defer cancel()
 	var attackers sync.WaitGroup
 	for i := range 20 {

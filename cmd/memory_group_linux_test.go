@@ -16,11 +16,14 @@ import (
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/memorygroup"
+	"github.com/seamark/seamark/test/race"
 )
 
-// buildServer returns the path of the server's program: the test's own is larger.
+// buildServer returns the path of the server's program: the test's own is larger. The test is skipped with
+// the race detector, which the program has not.
 func buildServer(t *testing.T) string {
 	t.Helper()
+	race.Skip(t)
 	binary := filepath.Join(t.TempDir(), "seamark")
 	build := exec.Command("go", "build", "-o", binary, "./cmd/seamark")
 	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")

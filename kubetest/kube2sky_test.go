@@ -352,13 +352,13 @@ func TestKube2skyUnavailable(t *testing.T) {
 	wrong.terminate()
 }
 
-// 2,000 Services are written, adopted by the next process, and deleted.
+// Services with three pages of keys are written, adopted by the next process, and deleted.
 func TestKube2skyLarge(t *testing.T) {
 	srv, s := start(t), startKeyReader(t)
 	w := writer(t, srv)
 	add(t, w.CoreV1().Namespaces(), namespace("shop"))
 	services := w.CoreV1().Services("shop")
-	const n = 2000
+	const n = 700 // three keys each
 	for i := range n {
 		add(t, services, service(fmt.Sprintf("s%d", i), fmt.Sprintf("10.0.%d.%d", i/250, i%250)))
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/race"
 )
 
 // A placeTest opens connections of one kind of listener with some places.
@@ -218,6 +219,7 @@ func TestPlacesAttackedFromManyAddresses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	const queries, handshake = 12, 10 * placeStep
 	for kind, listener := range map[string]struct {
 		open      func(*testing.T) placeTest

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"github.com/seamark/seamark/test/race"
 	"math"
 	"math/rand/v2"
 	"net/netip"
@@ -134,6 +135,7 @@ func TestSharesSimulated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	steady := func(capacity float64) func(int) float64 { return func(int) float64 { return capacity } }
 	noise, chosen := rand.New(rand.NewPCG(3, 4)), 0
 	for _, tc := range []struct {

@@ -371,6 +371,7 @@ func TestLiveManyPorts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	for _, kubeDNS := range []bool{false, true} {
 		t.Run(fmt.Sprintf("kubeDNS %v", kubeDNS), func(t *testing.T) {
 			d := defaultOptions()
