@@ -185,7 +185,7 @@ func (u *aclList) stopsAll() bool {
 func (*ACL) Opcodes() []int { return nil }
 
 // AnyClass lets acl see queries of every class.
-func (*ACL) AnyClass() bool { return false }
+func (*ACL) AnyClass() dns.ClassUse { return dns.ClassPassed }
 
 // ServeDNS applies the first line that matches q.
 func (a *ACL) ServeDNS(q *dns.Query) dns.Verdict {

@@ -17,7 +17,7 @@ import (
 // An addressHandler answers every query, in every class, with n addresses.
 type addressHandler struct{ n int }
 
-func (*addressHandler) AnyClass() bool { return true }
+func (*addressHandler) AnyClass() seamark.ClassUse { return seamark.ClassAnswered }
 
 func (a *addressHandler) ServeDNS(q *seamark.Query) seamark.Verdict {
 	for i := range a.n {

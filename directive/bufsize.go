@@ -20,7 +20,7 @@ func SetupBufsize(b *config.Block, uses []corefile.Directive) error {
 }
 
 // AnyClass lets bufsize see queries of every class. It answers none.
-func (*Bufsize) AnyClass() bool { return false }
+func (*Bufsize) AnyClass() dns.ClassUse { return dns.ClassPassed }
 
 // Repetition reports that equal queries have the same limit.
 func (*Bufsize) Repetition() dns.Repetition { return dns.Repetition{} }

@@ -48,7 +48,7 @@ func SetupChaos(b *config.Block, uses []corefile.Directive) error {
 }
 
 // AnyClass reports that chaos answers queries of classes other than IN.
-func (*Chaos) AnyClass() bool { return true }
+func (*Chaos) AnyClass() dns.ClassUse { return dns.ClassAnswered }
 
 // ServeDNS answers for the names on the reference page.
 func (c *Chaos) ServeDNS(q *dns.Query) dns.Verdict {

@@ -65,7 +65,7 @@ func (c *flagChange) parse(o corefile.Directive, action string, flags []corefile
 func (c flagChange) apply(flags uint16) uint16 { return flags&^c.clear | c.set }
 
 // AnyClass lets header change messages of every class. It answers none.
-func (*Header) AnyClass() bool { return false }
+func (*Header) AnyClass() dns.ClassUse { return dns.ClassPassed }
 
 // ServeDNS changes the query's flags. It begins with the client's own flags: if a
 // cache above resumes the query after a stale answer, q.Flags are the flags of a

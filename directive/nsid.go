@@ -35,7 +35,7 @@ func SetupNSID(b *config.Block, uses []corefile.Directive) error {
 }
 
 // AnyClass lets nsid see queries of every class. It answers none.
-func (*NSID) AnyClass() bool { return false }
+func (*NSID) AnyClass() dns.ClassUse { return dns.ClassPassed }
 
 // ServeDNS adds the option to the reply if the query has it.
 func (n *NSID) ServeDNS(q *dns.Query) dns.Verdict {

@@ -77,7 +77,7 @@ func SetupRateLimit(b *config.Block, uses []corefile.Directive) error {
 }
 
 // AnyClass lets ratelimit see queries of every class.
-func (*RateLimit) AnyClass() bool { return false }
+func (*RateLimit) AnyClass() dns.ClassUse { return dns.ClassPassed }
 
 // ServeDNS drops or truncates q if its client's network is above the limit.
 func (l *RateLimit) ServeDNS(q *dns.Query) dns.Verdict {

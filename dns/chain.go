@@ -95,11 +95,10 @@ func (c *Chain) Add(name string, h any) {
 
 	c.interceptors = c.interceptors || s.interceptor != nil
 	if classes, ok := h.(AnyClass); ok {
+		use := classes.AnyClass()
 		s.anyClass = true
-		c.anyClass = c.anyClass || classes.AnyClass()
-	}
-	if changer, ok := h.(ClassChanger); ok {
-		c.changesClass = c.changesClass || changer.ChangesClass()
+		c.anyClass = c.anyClass || use == ClassAnswered
+		c.changesClass = c.changesClass || use == ClassChanged
 	}
 	c.steps = append(c.steps, s)
 	c.addRepetition(h)

@@ -211,25 +211,25 @@ func TestObservedQueryReferences(t *testing.T) {
 // everyClass is a Handler for queries of all classes.
 type everyClass struct {
 	serve
-	answers bool
+	use ClassUse
 }
 
-func (h everyClass) AnyClass() bool { return h.answers }
+func (h everyClass) AnyClass() ClassUse { return h.use }
 
 // Handlers without AnyClass see only queries of class IN.
 func TestChainClasses(t *testing.T) {
 	var walked []string
 	in := trace{"in", &walked, next}
-	ch := func(answers bool) *Chain { return chain(in, everyClass{addresses(1), answers}) }
+	ch := func(use ClassUse) *Chain { return chain(in, everyClass{addresses(1), use}) }
 	query := newQuery("version.bind", mdns.TypeTXT)
 	query.Question[0].Qclass = mdns.ClassCHAOS
-	if reply := newRig(t, 1, map[string]*Chain{".": ch(false)}).answer(query); reply.Rcode != mdns.RcodeRefused {
-		t.Errorf("class CH, AnyClass false: got %v, want REFUSED", reply)
+	if reply := newRig(t, 1, map[string]*Chain{".": ch(ClassPassed)}).answer(query); reply.Rcode != mdns.RcodeRefused {
+		t.Errorf("class CH, passed: got %v, want REFUSED", reply)
 	}
-	if reply := newRig(t, 1, map[string]*Chain{".": ch(true)}).answer(query); len(reply.Answer) != 1 || len(walked) > 0 {
-		t.Errorf("class CH, AnyClass true: got %v, called %v; want one record, no handler of class IN", reply, walked)
+	if reply := newRig(t, 1, map[string]*Chain{".": ch(ClassAnswered)}).answer(query); len(reply.Answer) != 1 || len(walked) > 0 {
+		t.Errorf("class CH, answered: got %v, called %v; want one record, no handler of class IN", reply, walked)
 	}
-	if newRig(t, 1, map[string]*Chain{".": ch(true)}).answer(newQuery("a.", mdns.TypeA)); len(walked) != 2 {
+	if newRig(t, 1, map[string]*Chain{".": ch(ClassAnswered)}).answer(newQuery("a.", mdns.TypeA)); len(walked) != 2 {
 		t.Errorf("class IN: called %v, want down in and up in", walked)
 	}
 }

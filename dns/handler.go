@@ -70,18 +70,21 @@ type Completer interface {
 // Sub-queries are not observed.
 type Observer interface{ ObserveDNS(q *Query) }
 
-// AnyClass is implemented by handlers that are called for queries of all classes;
-// the chain skips other handlers unless the class is IN. AnyClass reports whether
-// the handler may answer such queries. A chain without a handler that may refuses
-// them.
-type AnyClass interface{ AnyClass() (answers bool) }
+// AnyClass is implemented by handlers that are called for queries of all classes; the chain skips
+// other handlers unless the class is IN. AnyClass returns what the handler does with such queries.
+// A chain in which no handler answers or changes them refuses them.
+type AnyClass interface{ AnyClass() ClassUse }
 
-// A ClassChanger turns queries of other classes into queries of class IN if ChangesClass
-// returns true. A chain without answers of other classes refuses the queries that still have one.
-type ClassChanger interface {
-	AnyClass
-	ChangesClass() bool
-}
+// A ClassUse is what a handler does with queries of other classes than IN.
+type ClassUse uint8
+
+// A handler answers no such query, may turn it into one of class IN for the handlers below, or may
+// answer it.
+const (
+	ClassPassed ClassUse = iota
+	ClassChanged
+	ClassAnswered
+)
 
 // An OpcodeHandler is called for NOTIFY (RFC 1996) and UPDATE messages (RFC 2136), too, which
 // the chain's other handlers do not see. Query.Opcode identifies them. Opcodes returns those

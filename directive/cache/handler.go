@@ -13,7 +13,7 @@ import (
 // AnyClass reports that the Cache has no answers of other classes than IN by
 // itself. It is called for their queries all the same: a handler below may
 // answer them.
-func (*Cache) AnyClass() bool { return false }
+func (*Cache) AnyClass() dns.ClassUse { return dns.ClassPassed }
 
 // ServeDNS passes q to the handlers below: the server's own data is as cheap to look
 // up as an entry, and always current.

@@ -38,7 +38,7 @@ func (u *upstream) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Wait
 }
 
-func (*upstream) AnyClass() bool { return true }
+func (*upstream) AnyClass() dns.ClassUse { return dns.ClassAnswered }
 
 func (u *upstream) Resolve(ctx context.Context, q *dns.Query) error {
 	n := int(u.queries.Add(1)) - 1

@@ -101,7 +101,7 @@ const (
 var errLimit = errors.New("concurrent queries exceeded maximum")
 
 // AnyClass reports that queries of other classes than IN are forwarded, too.
-func (f *Forward) AnyClass() bool { return true }
+func (f *Forward) AnyClass() dns.ClassUse { return dns.ClassAnswered }
 
 // matches reports whether q's name is forwarded.
 func (f *Forward) matches(q *dns.Query) bool {

@@ -62,17 +62,14 @@ func (t *transaction) prepare(q *dns.Query) {
 	t.ttls, t.codes, t.cnames = t.ttls[:0], t.codes[:0], t.cnames[:0]
 }
 
-// AnyClass lets rewrite see queries of every class. It answers none.
-func (rw *Rewrite) AnyClass() (answers bool) { return false }
-
-// ChangesClass reports whether there is a rule for the class.
-func (rw *Rewrite) ChangesClass() bool {
+// AnyClass lets rewrite see queries of every class, which a rule for the class changes.
+func (rw *Rewrite) AnyClass() dns.ClassUse {
 	for _, r := range rw.rules {
 		if _, ok := r.change.(*classRule); ok {
-			return true
+			return dns.ClassChanged
 		}
 	}
-	return false
+	return dns.ClassPassed
 }
 
 // ServeDNS applies the rules to q.

@@ -131,8 +131,8 @@ func TestChangesClass(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := config.Find[dns.ClassChanger](b)[0].ChangesClass(); got != changes {
-			t.Errorf("rewrite %s: ChangesClass: got %v, want %v", text, got, changes)
+		if got := config.Find[dns.AnyClass](b)[0].AnyClass() == dns.ClassChanged; got != changes {
+			t.Errorf("rewrite %s: the class is changed: got %v, want %v", text, got, changes)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (d *answerAll) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-func (*answerAll) AnyClass() bool { return true }
+func (*answerAll) AnyClass() dns.ClassUse { return dns.ClassAnswered }
 
 // Metadata has one key.
 func (*answerAll) Metadata(_ *dns.Query, key string) (string, bool) {

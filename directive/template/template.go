@@ -18,7 +18,7 @@ import (
 // reference page is docs/reference/directives/template.md.
 type Template struct {
 	rules    []*rule
-	answers  bool // a rule names a class other than IN
+	classes  dns.ClassUse // ClassAnswered if a rule names a class other than IN
 	word     dns.StateKey
 	metadata expression.Metadata
 	counts   *counters
@@ -33,7 +33,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		errs = append(errs, err)
 		t.rules = append(t.rules, r)
 		b.Answers(r.extent(d))
-		t.answers = t.answers || r.class != wire.ClassIN && r.class != wire.ClassANY
+		if r.class != wire.ClassIN && r.class != wire.ClassANY {
+			t.classes = dns.ClassAnswered
+		}
 	}
 	b.Handle(t)
 	b.OnPlanned(func() error {
@@ -49,7 +51,7 @@ func (t *Template) known(q *dns.Query, key string) string { return t.metadata(q,
 
 // AnyClass lets template see queries of every class, and reports whether a
 // template names a class other than IN.
-func (t *Template) AnyClass() (answers bool) { return t.answers }
+func (t *Template) AnyClass() dns.ClassUse { return t.classes }
 
 // ServeDNS answers queries that match a template. It returns Wait only for the
 // target of a CNAME.

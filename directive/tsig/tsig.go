@@ -39,7 +39,7 @@ func (t *TSIG) Lookup(name wire.Name) *tsig.Key {
 func (t *TSIG) Opcodes() []int { return []int{wire.OpcodeNotify} }
 
 // AnyClass implements [dns.AnyClass].
-func (t *TSIG) AnyClass() bool { return false }
+func (t *TSIG) AnyClass() dns.ClassUse { return dns.ClassPassed }
 
 var (
 	errNotSigned = errors.New("the query must be signed")

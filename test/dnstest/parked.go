@@ -36,5 +36,5 @@ type parkAll struct{}
 
 func (parkAll) Resolve(ctx context.Context, q *dns.Query) error { q.Next(ctx); return nil }
 
-// AnyClass returns false: parkAll handles queries of all classes and answers none.
-func (parkAll) AnyClass() bool { return false }
+// AnyClass implements [dns.AnyClass]: parkAll handles queries of all classes and answers none.
+func (parkAll) AnyClass() dns.ClassUse { return dns.ClassPassed }

@@ -27,7 +27,7 @@ type Handler struct {
 }
 
 // AnyClass reports that queries of other classes than IN are forwarded, too.
-func (*Handler) AnyClass() bool { return true }
+func (*Handler) AnyClass() dns.ClassUse { return dns.ClassAnswered }
 
 // Repetition reports that names in delegated zones depend on the objects.
 func (h *Handler) Repetition() dns.Repetition {
