@@ -13,6 +13,7 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/test/bound"
 	"github.com/seamark/seamark/test/chaintest"
+	"github.com/seamark/seamark/test/race"
 )
 
 // manyPolicies serves 1,000 namespaces, each with a ClusterNetworkPolicy that has 100 names.
@@ -41,6 +42,7 @@ func TestCost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	c := new(stubCluster)
 	c.add("10.1.0.1", pod("ns-999", "agent"))
 	objects, _ := manyNamespaces(t, 1000)
@@ -84,6 +86,7 @@ func TestCost(t *testing.T) {
 // 1,000 policies of 1,000 namespaces need less than a second at the start, and a change of one less than 50 ms, whether
 // each policy selects one namespace or all.
 func TestManyNetworkPolicies(t *testing.T) {
+	race.Skip(t)
 	const many = 1000
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

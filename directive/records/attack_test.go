@@ -9,6 +9,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/directive/internal/objects"
+	"github.com/seamark/seamark/test/race"
 )
 
 // An object with an error has no more records than one without: not even if it was small before.
@@ -122,6 +123,7 @@ func TestObjectsReadyDespiteChanges(t *testing.T) {
 // Of thousands of objects with one name few are told when another one gets it: the work does not grow
 // with the square of their number.
 func TestObjectsManyRivals(t *testing.T) {
+	race.Skip(t)
 	r := newRig(t, strings.Replace(twoTenants, "max_records 100", "max_records 20000", 1))
 	r.list()
 	const rivals = 1000

@@ -19,6 +19,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/test/chaintest"
+	"github.com/seamark/seamark/test/race"
 )
 
 // A told is a recorder that collects the messages of Events.
@@ -432,6 +433,7 @@ func TestObjectsMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures the heap")
 	}
+	race.Skip(t)
 	const many, limit = 10_000, 160
 	r := newRig(t, strings.Replace(twoTenants, "max_records 100", "max_records 20000", 1))
 	heap := func() int64 {
