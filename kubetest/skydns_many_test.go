@@ -17,13 +17,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// manyKeys is four pages of a list and more; make bounds shows the cost of 100,000.
-var manyKeys = 20_000
-
-func init() {
+// manyKeys returns four pages of a list and more; make bounds shows the cost of 100,000.
+func manyKeys() int {
 	if os.Getenv(bound.Checked) != "" {
-		manyKeys = 100_000
+		return 100_000
 	}
+	return 20_000
 }
 
 // startManyKeys starts an etcd with the keys of Services, as kube2sky writes them: for each an
@@ -45,7 +44,7 @@ func startManyKeys(t *testing.T) *keyReader {
 			flush()
 		}
 	}
-	for i := range manyKeys / 4 {
+	for i := range manyKeys() / 4 {
 		ns, name := fmt.Sprintf("team-%d", i%200), fmt.Sprintf("service-%d", i)
 		put("svc/"+ns+"/"+name, hostMessage(manyAddress(i)))
 		put("svc/"+ns+"/"+name+"/_tcp/_http", portMessage(name+"."+ns+".svc.cluster.local.", 80))
@@ -89,7 +88,7 @@ func TestEtcdManyKeys(t *testing.T) {
 		<-p.ended
 		t.Logf("the log of skydns:\n%s", p.log())
 	})
-	last := lookupA(manyName(manyKeys/4-1), "NOERROR "+manyAddress(manyKeys/4-1))
+	last := lookupA(manyName(manyKeys()/4-1), "NOERROR "+manyAddress(manyKeys()/4-1))
 	// Before the server has its port, a query may reach another process: do not
 	// wait long.
 	probe := &dns.Client{Timeout: 50 * time.Millisecond}
@@ -118,7 +117,7 @@ func TestEtcdManyKeys(t *testing.T) {
 		t.Logf("resident %s: %s, at most %s", when, now, most)
 	}
 	resident("after the first answer")
-	for i := 0; i < manyKeys/4; i += 7 {
+	for i := 0; i < manyKeys()/4; i += 7 {
 		if got, want := p.askUDP(lookupA(manyName(i), "")), "NOERROR "+manyAddress(i); got != want {
 			t.Fatalf("%s: got %s, want %s", manyName(i), got, want)
 		}
