@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -13,12 +14,14 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	requestunion "k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/apiserver/pkg/util/feature"
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/seamark/seamark/kubetest/control"
@@ -129,11 +132,22 @@ func destroy(stores []*registry.Store) {
 	}
 }
 
+// keepAnonymous lets clients without credentials keep their HTTP/2 connections. kube-apiserver ends
+// each after one request, against floods; a TLS handshake for every request of every test is half of
+// what the tests cost.
+var keepAnonymous = sync.OnceValue(func() error {
+	return feature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.UnauthenticatedHTTP2DOSMitigation): false})
+})
+
 // newAPI assembles the API server of this run. It closes the stores when its
 // own run ends.
 func (s *Server) newAPI(ln *listener, stores []*registry.Store, etcdURL string) (*server.GenericAPIServer, error) {
 	cert, err := dynamiccertificates.NewStaticCertKeyContent("kubetest", s.certs.Cert, s.certs.Key)
 	if err != nil {
+		return nil, err
+	}
+
+	if err := keepAnonymous(); err != nil {
 		return nil, err
 	}
 
