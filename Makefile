@@ -29,7 +29,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release sign publish vulncheck pin-actions test test-server test-api test-fuzz test-image test-release test-chart test-cluster test-summary test-coredns test-externaldns lint fuzz fuzz-package soak soak-day soak-restart bench profile c-compiler
+.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release sign publish vulncheck pin-actions test test-server test-api test-cost test-fuzz test-image test-release test-chart test-cluster test-summary test-coredns test-externaldns lint fuzz fuzz-package soak soak-day soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -137,34 +137,38 @@ quick: ## run the tests of every module that take less than a second, without th
 stage-%:
 	@start=$$(date +%s); $(MAKE) $*; status=$$?; echo "== $*: $$(($$(date +%s) - start)) s"; exit $$status
 
-# Every stage runs even if another one failed: one run shows everything. Much of the first two
+# Every stage runs even if another one failed: one run shows everything. Much of the first three
 # is waiting for real time, the tests of a node and of an API server above all, so that they
 # run at once.
 test: c-compiler programs ## run every test, and end with a summary
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
 	@failed=; \
-	$(MAKE) stage-test-api & api=$$!; \
+	(status=0; $(MAKE) stage-test-api || status=1; $(MAKE) stage-test-cost || status=1; exit $$status) & others=$$!; \
 	$(MAKE) stage-test-server || failed="$$failed test-server"; \
-	wait $$api || failed="$$failed test-api"; \
+	wait $$others || failed="$$failed test-api or test-cost"; \
 	$(MAKE) stage-test-fuzz || failed="$$failed test-fuzz"; \
 	$(MAKE) test-summary; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
+
+test-server: # the server
+	@mkdir -p $(RESULTS)
+	@echo "== the server's tests, with the race detector"
+	@CGO_ENABLED=1 $(GO) build -race -v -p $(JOBS) ./...
+	@export CGO_ENABLED=1; $(call test-stage,server,.,-race ./...)
 
 # Without the race detector, the tests of files that use package race, or that build the server:
 # they compute in one goroutine, ten times as fast so, or compare memory, which the detector
 # changes, or drive a program that has no detector.
 RACE := race\.\(Enabled\|Fewer\|Skip\)\|buildServer(
-test-server: # the server and the benchmark
+test-cost: # the server's tests that run without the race detector, the benchmark and the laboratory's cluster
 	@mkdir -p $(RESULTS)
-	@echo "== the server's tests, with the race detector"
-	@CGO_ENABLED=1 $(GO) build -race -v -p $(JOBS) ./...
-	@export CGO_ENABLED=1; failed=; \
-	($(call test-stage,server,.,-race ./...)) || failed=1; \
+	@echo "== the tests without the race detector"
+	@failed=; \
 	files=$$(git ls-files '*_test.go' | xargs grep -l '$(RACE)'); \
 	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $$files | paste -sd '|'); \
 	(export CGO_ENABLED=0; $(call test-stage,cost,.,-run "^($$tests)\$$" $$(printf './%s\n' $$files | xargs -n1 dirname | sort -u))) || failed=1; \
-	($(call test-stage,bench,bench,-count=1 ./...)) || failed=1; \
-	($(call test-stage,cluster,tools/cluster,-race .)) || failed=1; \
+	(export CGO_ENABLED=1; $(call test-stage,bench,bench,-count=1 ./...)) || failed=1; \
+	(export CGO_ENABLED=1; $(call test-stage,cluster,tools/cluster,-race .)) || failed=1; \
 	test -z "$$failed"
 
 # The API machinery (some 1,400 packages) runs in a process of its own, built once

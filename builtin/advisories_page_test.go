@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/test/race"
 )
 
 const advisoriesPage = "docs/reference/advisories.md"
@@ -24,6 +26,7 @@ func TestAdvisoriesPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	tests, named := testsOfTree(t)
 	page, rows := read(t, "../"+advisoriesPage), 0
 	for line := range strings.Lines(page) {

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/test/race"
 )
 
 // Texts of many words, keys or expansions are rejected before memory is needed for the words.
@@ -13,6 +15,7 @@ func TestManyWords(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	dir := t.TempDir()
 	put := func(name, text string) string {
 		t.Helper()

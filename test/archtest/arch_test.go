@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/test/race"
 )
 
 // rules are the checks that need no type information.
@@ -28,6 +30,7 @@ func TestSeamark(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	m, err := load(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/test/race"
 )
 
 const repository = "https://github.com/seamark/seamark/blob/main/"
@@ -22,6 +24,7 @@ var (
 // TestDocumentLinks checks that the files and headings exist to which documents link, and
 // the pages that code, rules and manifests name.
 func TestDocumentLinks(t *testing.T) {
+	race.Skip(t)
 	root, links := os.DirFS("../.."), 0
 	anchors := map[string]map[string]bool{}
 	err := fs.WalkDir(root, ".", func(file string, d fs.DirEntry, err error) error {

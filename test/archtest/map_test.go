@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/test/race"
 )
 
 // TestMap checks that the map of ARCHITECTURE.md has every package, and that the
@@ -17,6 +19,7 @@ func TestMap(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	root := os.DirFS("../..")
 	doc, err := fs.ReadFile(root, "ARCHITECTURE.md")
 	if err != nil {

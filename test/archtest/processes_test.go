@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/test/race"
 )
 
 var (
@@ -19,6 +21,7 @@ var (
 // Processes that tests start do not outlive the test binary, however that ends: TestMain of each package that starts
 // some calls orphans.Main.
 func TestProcessesEndWithTests(t *testing.T) {
+	race.Skip(t)
 	texts := map[string]string{} // of the tests of a directory
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/test/race"
 )
 
 const root = "../../"
@@ -21,6 +23,7 @@ func TestSentences(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	text, err := os.ReadFile(root + "testdata/coredns/sentences.txt")
 	if err != nil {
 		t.Fatal(err)

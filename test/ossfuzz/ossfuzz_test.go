@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/seamark/seamark/test/debian"
+	"github.com/seamark/seamark/test/race"
 )
 
 // targets returns the targets of the module, each with the directory of its package.
@@ -76,6 +77,7 @@ func TestBuildAndRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs with libFuzzer")
 	}
+	race.Skip(t)
 	debian.Program(t, "clang")
 	debian.Program(t, "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a")
 	out := t.TempDir()
