@@ -1,13 +1,14 @@
 package cmd_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/program"
 )
@@ -34,12 +36,13 @@ func pagesServer(t *testing.T, files int) (p *process, health, metrics string, s
 		health, metrics, startNamedServer(t, "stub")))
 	c := program.Command(t, dir, "-conf", "Corefile")
 	c.Path, c.Args = "/bin/sh", append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, files), c.Path}, c.Args[1:]...)
-	log := new(bytes.Buffer)
-	p = start(t, c, log, "")
+	p = start(t, c, nil, "")
 	return p, health, metrics, func() {
 		p.stop()
-		if strings.Contains(log.String(), "too many open files") {
-			t.Errorf("got the log %s, want no word of open files", log)
+		for line := range p.lines {
+			if strings.Contains(line, "too many open files") {
+				t.Errorf("with %d descriptors: got the line %q of the log, want none of open files", files, line)
+			}
 		}
 	}
 }
@@ -62,6 +65,31 @@ func hold(t *testing.T, client, address string) net.Conn {
 	}
 	t.Cleanup(func() { conn.Close() })
 	return conn
+}
+
+// accepted waits until a server has accepted all connections to its addresses on 127.0.0.1: one that the
+// kernel has yet to hand over may take the place of one that was opened later.
+func accepted(t *testing.T, addresses ...string) {
+	t.Helper()
+	chaintest.Eventually(t, "all connections are accepted", func() bool {
+		table, err := os.ReadFile("/proc/net/tcp")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(table)) {
+			// The state 0A is LISTEN, whose receive queue is that of accept.
+			fields := strings.Fields(line)
+			if fields[3] != "0A" || strings.HasSuffix(fields[4], ":00000000") {
+				continue
+			}
+			for _, a := range addresses {
+				if at := netip.MustParseAddrPort(a); fields[1] == fmt.Sprintf("0100007F:%04X", at.Port()) {
+					return false
+				}
+			}
+		}
+		return true
+	})
 }
 
 // probe returns the page of a new connection from an address.
@@ -131,6 +159,7 @@ func TestPagesIdleConnections(t *testing.T) {
 			_, _ = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: a\r\n") // never complete
 		}
 		if i%1000 == 999 {
+			accepted(t, health)
 			series := serves(t, fmt.Sprintf("beside %d connections", i+1), p, health, metrics)
 			if n := connectionsOf(series, "pages"); n > maxPagesPerClient+3 {
 				t.Errorf("beside %d connections: got %d, want at most %d and the probes'", i+1, n, maxPagesPerClient)
@@ -140,6 +169,7 @@ func TestPagesIdleConnections(t *testing.T) {
 	for i := range 1000 {
 		hold(t, fmt.Sprintf("127.0.2.%d", i%200+1), metrics)
 	}
+	accepted(t, metrics)
 	if n := connectionsOf(serves(t, "beside 200 clients", p, health, metrics), "pages"); n > maxPages {
 		t.Errorf("beside 200 clients: got %d connections, want at most %d", n, maxPages)
 	}
@@ -161,6 +191,7 @@ func TestPagesUnreadMetrics(t *testing.T) {
 		_ = conn.(*net.TCPConn).SetReadBuffer(4096)
 		_, _ = io.WriteString(conn, requests)
 		if i%200 == 199 {
+			accepted(t, metrics)
 			series := serves(t, fmt.Sprintf("beside %d connections", i+1), p, health, metrics)
 			if n := connectionsOf(series, "pages"); n > maxPages {
 				t.Errorf("beside %d connections: got %d, want at most %d", i+1, n, maxPages)
@@ -180,6 +211,7 @@ func TestFewDescriptorsAllListeners(t *testing.T) {
 			// Each address has connections of every client.
 			hold(t, fmt.Sprintf("127.0.4.%d", i/len(addresses)%250+1), addresses[i%len(addresses)])
 		}
+		accepted(t, addresses...)
 		when := fmt.Sprintf("with %d descriptors", files)
 		series, sum := serves(t, when, p, health, metrics), 0
 		for _, a := range []string{addresses[0], "pages"} {

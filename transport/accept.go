@@ -7,8 +7,10 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/metrics"
@@ -116,8 +118,7 @@ func (l *Listener) admit(c *conn) bool {
 	}
 
 	if evicted != nil {
-		l.counts.evicted.Add(1)
-		evicted.cut()
+		l.end(evicted)
 	}
 	if refused != nil {
 		refused.Add(1)
@@ -144,6 +145,7 @@ type conns struct {
 	contention contention
 	spare      *clientConns // of a client without connections, for the next client
 	share      *descriptors.Share
+	evicted    atomic.Int32 // connections that do not count, and whose sockets are not closed yet
 }
 
 // A clientConns has the number of a client's connections, and their turns.
@@ -278,10 +280,26 @@ func (l *Listener) evict() bool {
 	l.conns.mu.Unlock()
 
 	if evicted != nil {
-		l.counts.evicted.Add(1)
-		evicted.cut()
+		l.end(evicted)
 	}
 	return evicted != nil
+}
+
+// end ends a connection that was evicted, and counts no more. Its own goroutine closes the socket, so
+// that among many new connections such sockets could use up the descriptors that are left for
+// upstreams and files: end waits until there are few, for some milliseconds at most.
+func (l *Listener) end(evicted *conn) {
+	l.counts.evicted.Add(1)
+	evicted.evict()
+
+	few := int32(max(4, l.o.MaxConns/8))
+	for i := 0; i < 20 && l.conns.evicted.Load() > few; i++ {
+		if i < 10 {
+			runtime.Gosched()
+		} else {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
 }
 
 // removeClosed removes a connection that has ended.

@@ -92,6 +92,7 @@ type conn struct {
 	isCut      bool       // cut was called
 	closing    bool       // closeGracefully has set its own read deadline
 	closed     bool
+	evicted    bool    // counted in conns.evicted until it is closed
 	queue      *buffer // replies of parked queries to write
 	queued     int32   // the number of queries in queue, including dropped ones
 }

@@ -216,6 +216,17 @@ func (c *conn) cut() {
 	c.cutLocked()
 }
 
+// evict is cut for a connection that does not count any more.
+func (c *conn) evict() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed && !c.evicted {
+		c.evicted = true
+		c.l.conns.evicted.Add(1)
+	}
+	c.cutLocked()
+}
+
 func (c *conn) cutLocked() {
 	if c.isCut {
 		return
@@ -269,5 +280,8 @@ func (c *conn) close() {
 	if !c.closed {
 		c.closed, c.closing, c.isCut = true, true, true
 		_ = c.sock.Close()
+		if c.evicted {
+			c.l.conns.evicted.Add(-1)
+		}
 	}
 }
