@@ -121,6 +121,17 @@ func (p *process) until(text string) {
 	}
 }
 
+// never checks that no line of a process that has ended contains text, of those that until has not read.
+// The log is on the standard output.
+func (p *process) never(text string) {
+	p.t.Helper()
+	for line := range p.lines {
+		if strings.Contains(line, text) {
+			p.t.Errorf("got the line %q, want none with %q", line, text)
+		}
+	}
+}
+
 func (p *process) signal(s os.Signal) {
 	p.t.Helper()
 	if err := p.Process.Signal(s); err != nil {
