@@ -229,12 +229,14 @@ pin-actions: ## write commits in place of the tags of actions in .github/workflo
 # go test -fuzz would compile all dependencies once more, for coverage that no
 # target needs. -d=libfuzzer, its flag of the compiler, is given for our packages.
 # JOBS packages at once, each with one worker: a target is mostly its start.
+FUZZFLAGS := -gcflags='github.com/seamark/seamark/...=-d=libfuzzer'
 fuzz: ## run each fuzz target for FUZZTIME (10s)
+	@CGO_ENABLED=0 $(GO) build -p $(JOBS) $(FUZZFLAGS) ./... # two packages at once would each compile all that they need
 	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | xargs -P $(JOBS) -I{} $(MAKE) fuzz-package PACKAGE={}
 
 fuzz-package: # the fuzz targets of PACKAGE
 	@out="$(CURDIR)/bin/fuzz/$(PACKAGE)"; mkdir -p "$$out"; \
-	CGO_ENABLED=0 $(GO) test -c -gcflags='github.com/seamark/seamark/...=-d=libfuzzer' -o "$$out/test" $(PACKAGE) || exit 1; \
+	CGO_ENABLED=0 $(GO) test -c $(FUZZFLAGS) -o "$$out/test" $(PACKAGE) || exit 1; \
 	cd $(PACKAGE); \
 	for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' *_test.go); do \
 		echo "fuzzing $(PACKAGE) $$target"; \
