@@ -121,8 +121,8 @@ func (p *process) until(text string) {
 	}
 }
 
-// never checks that no line of a process that has ended contains text, of those that until has not read.
-// The log is on the standard output.
+// never checks that the rest of the output does not contain text. The process has ended. Its log is on the
+// standard output.
 func (p *process) never(text string) {
 	p.t.Helper()
 	for line := range p.lines {

@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +34,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
+	signals "github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/test/chaintest"
 )
 
@@ -65,15 +65,15 @@ type dnsCluster struct {
 func newDNSCluster(t *testing.T) *dnsCluster {
 	t.Helper()
 	api := start(t)
-	var writes atomic.Int64
+	written := signals.NewSignal()
 	c := httpClient(t, api.Config())
-	c.Transport = countWrites{c.Transport, &writes}
+	c.Transport = writeSignal{c.Transport, written}
 	d := &dnsCluster{T: t, k: must(kubernetes.NewForConfigAndClient(api.Config(), c))(t), servfail: map[string]int{}, slow: map[string]bool{}, scrapes: map[string]int{}, allowed: -1}
 	target := must(url.Parse(api.URL()))(t)
 	forward := httputil.NewSingleHostReverseProxy(target)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: api.pool()}, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	forward.Transport = countWrites{transport, &writes}
+	forward.Transport = writeSignal{transport, written}
 	forward.ErrorLog = log.New(io.Discard, "", 0)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, forward) }))
 	s.Config.ErrorLog = forward.ErrorLog
@@ -87,16 +87,14 @@ func newDNSCluster(t *testing.T) *dnsCluster {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			before := writes.Load()
 			if err := d.reconcile(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
 				t.Errorf("the controllers: %v", err)
 			}
 			// Without a change a round has nothing to do, unless an error ended the last one.
-			for range 200 {
-				if writes.Load() != before || ctx.Err() != nil {
-					break
-				}
-				time.Sleep(time.Millisecond)
+			select {
+			case <-written:
+			case <-ctx.Done():
+			case <-time.After(200 * time.Millisecond):
 			}
 		}
 	}()
@@ -107,17 +105,17 @@ func newDNSCluster(t *testing.T) *dnsCluster {
 	return d
 }
 
-// countWrites counts the requests that may have changed an object.
-type countWrites struct {
+// A writeSignal signals the end of each request that may have changed an object.
+type writeSignal struct {
 	http.RoundTripper
-	n *atomic.Int64
+	written signals.Signal
 }
 
-func (c countWrites) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s writeSignal) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
-		defer c.n.Add(1)
+		defer s.written.Send()
 	}
-	return c.RoundTripper.RoundTrip(r)
+	return s.RoundTripper.RoundTrip(r)
 }
 
 // serve passes a request to the API server unless a fault applies. It has the pages that

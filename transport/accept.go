@@ -145,7 +145,7 @@ type conns struct {
 	contention contention
 	spare      *clientConns // of a client without connections, for the next client
 	share      *descriptors.Share
-	evicted    atomic.Int32 // connections that do not count, and whose sockets are not closed yet
+	evicted    atomic.Int32 // connections that do not count, and whose sockets are about to be closed
 }
 
 // A clientConns has the number of a client's connections, and their turns.

@@ -1,13 +1,14 @@
 package transport
 
 import (
-	"github.com/seamark/seamark/test/race"
 	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/seamark/seamark/test/race"
 )
 
 // A simulatedSocket is a UDP socket with a reader that answers capacity queries in a

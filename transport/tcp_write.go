@@ -216,11 +216,12 @@ func (c *conn) cut() {
 	c.cutLocked()
 }
 
-// evict is cut for a connection that does not count any more.
+// evict is cut for a connection that does not count any more. One with parked queries is closed when
+// these are answered, which may take seconds: nothing waits for it.
 func (c *conn) evict() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed && !c.evicted {
+	if !c.closed && !c.evicted && c.inFlight() == 0 {
 		c.evicted = true
 		c.l.conns.evicted.Add(1)
 	}
