@@ -228,10 +228,11 @@ pin-actions: ## write commits in place of the tags of actions in .github/workflo
 
 # go test -fuzz would compile all dependencies once more, for coverage that no
 # target needs. -d=libfuzzer, its flag of the compiler, is given for our packages.
-# JOBS packages at once, each with one worker: a target is mostly its start.
+# JOBS packages at once, each with one worker: a target is mostly its start. Before, all packages but the
+# programs, which do not link so, are compiled: two tests at once would each compile what they share.
 FUZZFLAGS := -gcflags='github.com/seamark/seamark/...=-d=libfuzzer'
 fuzz: ## run each fuzz target for FUZZTIME (10s)
-	@CGO_ENABLED=0 $(GO) build -p $(JOBS) $(FUZZFLAGS) ./... # two packages at once would each compile all that they need
+	@$(GO) list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | CGO_ENABLED=0 xargs $(GO) build -p $(JOBS) $(FUZZFLAGS)
 	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | xargs -P $(JOBS) -I{} $(MAKE) fuzz-package PACKAGE={}
 
 fuzz-package: # the fuzz targets of PACKAGE
