@@ -65,6 +65,15 @@ type Session struct {
 	ProxyTLVs string
 }
 
+// A Signature is the transaction signature of a query (RFC 8945), and makes those of the reply.
+type Signature struct {
+	Key wire.Name // the name of the key that has signed the query; "" if the signature is not valid
+	// Append appends a signature to a message of the reply, after it is sealed, and counts it
+	// in the header.
+	Append func(message []byte) []byte
+	Size   int // at least the number of bytes that Append appends
+}
+
 // A Query is one question and the answer to it. It has one owner at a time: its
 // reader, or, once it is parked, the goroutine that resumes it. A Query is reused for
 // the next packet.
@@ -120,6 +129,9 @@ type course struct {
 	// Interceptor does not answer with what it has kept of another variant.
 	Variant uint64
 
+	// Signature is set by a handler that has verified a signature of the query; nil for none.
+	Signature *Signature
+
 	// Reason is set by a handler for its own ExplainDNS: a code for why it answers the query so,
 	// or does not.
 	Reason uint8
@@ -133,7 +145,6 @@ type course struct {
 
 	parent  *Query           // of a sub-query
 	place   *place           // of a parked query, or of a refresh
-	signer  Signer           // signs the sealed messages; nil for none
 	changed *changedQuestion // nil unless SetQuestion was called
 	trace   Trace            // nil unless a Tracer follows the query
 	repeat  Repeat           // zero unless AllowRepeat was called

@@ -154,7 +154,7 @@ func (q *Query) whyUnrepeatable() string {
 	switch {
 	case q.Proto != UDP:
 		return "it is too large for UDP"
-	case q.Opcode() != 0, q.Class != wire.ClassIN, len(q.Request.Options(q.packet)) > 0, q.signer != nil:
+	case q.Opcode() != 0, q.Class != wire.ClassIN, len(q.Request.Options(q.packet)) > 0, q.Signature != nil:
 		return "the query is of a kind that the server has to see"
 	case q.dropped:
 		return "there is none"

@@ -60,8 +60,8 @@ func (q *Query) seal() {
 	if q.EDNS {
 		limit -= optLen
 	}
-	if q.signer != nil {
-		signature = q.signer.Size()
+	if q.Signature != nil {
+		signature = q.Signature.Size
 		limit -= signature
 	}
 
@@ -87,8 +87,8 @@ func (q *Query) seal() {
 		q.appendOPT(options, pad, signature)
 	}
 	wire.PutHeader(a.Buf, q.ID, q.replyFlags(tc), questions, a.Count, opt)
-	if q.signer != nil {
-		a.Buf = q.signer.Sign(a.Buf)
+	if q.Signature != nil {
+		a.Buf = q.Signature.Append(a.Buf)
 	}
 	q.sealed = true
 }

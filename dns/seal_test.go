@@ -234,19 +234,12 @@ func TestConnectionOptions(t *testing.T) {
 	}
 }
 
-// A signature of a fixed size.
-type signature int
-
-func (s signature) Size() int { return int(s) }
-
-func (s signature) Sign(message []byte) []byte { return append(message, make([]byte, s)...) }
-
 // CVE-2026-42944: options that a query repeats are answered once. The reply to a padded and signed
 // query is as large as a message may be, and no larger.
 func TestConnectionOptionsRepeated(t *testing.T) {
 	records := 0
 	r := newRig(t, 1, map[string]*Chain{".": chain(serve(func(q *Query) Verdict {
-		q.SetSigner(signature(200))
+		q.Signature = &Signature{Size: 200, Append: func(message []byte) []byte { return append(message, make([]byte, 200)...) }}
 		return addresses(records)(q)
 	}))})
 	m := newQuery("a.zone", mdns.TypeA)

@@ -34,20 +34,6 @@ func (q *Query) SendPart() error {
 	return nil
 }
 
-// A Signer signs the messages of a reply after they are sealed.
-type Signer interface {
-	// Size returns at least the number of bytes that Sign appends.
-	Size() int
-	// Sign appends a signature to the message and counts it in the header.
-	Sign(message []byte) []byte
-}
-
-// SetSigner makes s sign the messages of the reply.
-func (q *Query) SetSigner(s Signer) { q.signer = s }
-
-// Signer returns the argument of SetSigner, or nil.
-func (q *Query) Signer() Signer { return q.signer }
-
 // Opcode returns the opcode of the message: zero for a query.
 func (q *Query) Opcode() int { return int(q.Flags >> 11 & 15) }
 

@@ -78,10 +78,10 @@ func (d *DynUpdate) admit(q *dns.Query) dns.Verdict {
 
 // signer returns the name of the key that has signed a message, or "".
 func signer(q *dns.Query) wire.Name {
-	if s, ok := q.Signer().(interface{ Signer() wire.Name }); ok {
-		return s.Signer()
+	if q.Signature == nil {
+		return ""
 	}
-	return ""
+	return q.Signature.Key
 }
 
 // reject makes the reply to an update that has changed nothing.

@@ -248,7 +248,7 @@ func (s *stream) begin() error {
 	if err := s.q.Block(); err != nil {
 		return err
 	}
-	leave, err := s.limits.enter(s.ctx, s.q.Peer.Addr(), s.named, s.q.Signer() != nil)
+	leave, err := s.limits.enter(s.ctx, s.q.Peer.Addr(), s.named, s.q.Signature != nil)
 	if err != nil {
 		return fmt.Errorf("too many transfers are running: %w", err)
 	}

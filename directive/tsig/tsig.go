@@ -71,7 +71,7 @@ func (t *TSIG) ServeDNS(q *dns.Query) dns.Verdict {
 	if err != nil {
 		return fail(q, wire.FormErr, err)
 	}
-	q.SetSigner(s)
+	q.Signature = &dns.Signature{Key: s.Signer(), Append: s.Sign, Size: s.Size()}
 	if s.Error != 0 {
 		return fail(q, wire.NotAuth, errSignature)
 	}
