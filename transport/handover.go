@@ -151,8 +151,10 @@ func (c *conn) pass(send func(Conn) error) error {
 
 // resume reads from c again.
 func (c *conn) resume() {
+	c.mu.Lock()
 	c.leaving = false
 	c.refs.Store(readerRef)
+	c.mu.Unlock()
 	c.in, c.unread = c.unread, nil
 	c.start()
 }

@@ -139,8 +139,13 @@ func (c *conn) isIdle(now time.Time) bool {
 
 // release drops references to the connection, and closes it with the last one.
 func (c *conn) release(refs int32) {
-	if c.refs.Add(-refs) == 0 {
+	switch left := c.refs.Add(-refs); {
+	case left == 0:
 		c.closeGracefully()
+	case refs == readerRef:
+		c.mu.Lock()
+		c.closeCut()
+		c.mu.Unlock()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -252,6 +253,53 @@ func TestTCPMaxConns(t *testing.T) {
 	close(s.wait.gate)
 	for _, c := range []tcpClient{c[0], c[2], fresh} {
 		wantA(t, c.next(), 2)
+	}
+}
+
+// The socket of a connection that yields its place is closed at once, whatever its queries wait for, and
+// their replies reach nobody: the descriptor may be that of another connection by then.
+func TestTCPReplacedWhileQueriesWait(t *testing.T) {
+	requireAddress(t, "::1")
+	for name, prepare := range map[string]func(c tcpClient){
+		"idle":        func(tcpClient) {},
+		"half closed": func(c tcpClient) { _ = c.tcp.CloseWrite() },
+		"not read":    func(c tcpClient) { c.ask(2, "b.wait.", mdns.TypeA) }, // MaxInFlight wait
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, "::", Options{MaxConns: 3, MaxInFlight: 1})
+			for i := range int32(3) {
+				c := dialTCP(t, s, "127.0.0.1")
+				c.ask(1, "a.wait.", mdns.TypeA)
+				prepare(c)
+				chaintest.Eventually(t, "its query waits", func() bool { return s.wait.arrived.Load() == i+1 })
+			}
+			old := s.conns.list()
+
+			fresh := dialTCP(t, s, "::1")
+			fresh.ask(3, "a.in.", mdns.TypeA)
+			wantA(t, fresh.next(), 1)
+
+			left := s.conns.list()
+			old = slices.DeleteFunc(old, func(c *conn) bool { return slices.Contains(left, c) })
+			if len(old) != 1 {
+				t.Fatalf("got %d connections replaced, want 1", len(old))
+			}
+			chaintest.Eventually(t, "its socket is closed", func() bool {
+				old[0].mu.Lock()
+				defer old[0].mu.Unlock()
+				return old[0].closed
+			})
+			if n := s.conns.evicted.Load(); n != 0 || old[0].inFlight() != 1 {
+				t.Errorf("got %d sockets to close and %d queries that wait, want 0 and 1", n, old[0].inFlight())
+			}
+
+			close(s.wait.gate)
+			chaintest.Eventually(t, "its query is answered", func() bool { return old[0].inFlight() == 0 })
+			fresh.ask(4, "a.in.", mdns.TypeA)
+			if m := fresh.next(); m.Id != 4 {
+				t.Errorf("got the reply to query %d, want 4", m.Id)
+			}
+		})
 	}
 }
 

@@ -166,6 +166,7 @@ func (c *conn) drain() (last bool) {
 	}
 	c.writing = false
 	c.changed.Broadcast()
+	c.closeCut()
 	return last
 }
 
@@ -216,12 +217,11 @@ func (c *conn) cut() {
 	c.cutLocked()
 }
 
-// evict is cut for a connection that does not count any more. One with parked queries is closed when
-// these are answered, which may take seconds: nothing waits for it.
+// evict is cut for a connection that does not count any more.
 func (c *conn) evict() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed && !c.evicted && c.inFlight() == 0 {
+	if !c.closed && !c.evicted {
 		c.evicted = true
 		c.l.conns.evicted.Add(1)
 	}
@@ -247,6 +247,16 @@ func (c *conn) cutLocked() {
 		c.waiting = false
 		c.start()
 	}
+	c.closeCut()
+}
+
+// closeCut closes the socket of a connection that was cut as soon as neither a reader nor a writer
+// uses it: its parked queries may take seconds, and a client that comes back would have as many
+// descriptors again. The caller holds c.mu.
+func (c *conn) closeCut() {
+	if c.isCut && !c.writing && !c.closing && c.refs.Load() < readerRef && !c.leaving {
+		c.closeLocked()
+	}
 }
 
 // closeGracefully closes the connection. If it is closed with unread data, the kernel
@@ -258,12 +268,16 @@ func (c *conn) closeGracefully() {
 	if c.leaving && c.l.conns.leave(c) {
 		return
 	}
-	if s, ok := c.sock.(*tlsSocket); ok {
-		_ = s.tls.CloseWrite() // fails if the connection is cut
-	}
 
 	c.mu.Lock()
 	c.closing = true
+	cut := c.isCut
+	c.mu.Unlock()
+	if s, ok := c.sock.(*tlsSocket); ok && !cut {
+		_ = s.tls.CloseWrite() // fails if the connection is cut meanwhile
+	}
+
+	c.mu.Lock()
 	drain := c.drainFirst && !c.isCut && c.sock.CloseWrite() == nil
 	c.mu.Unlock()
 	if drain {
@@ -278,11 +292,16 @@ func (c *conn) closeGracefully() {
 func (c *conn) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed {
-		c.closed, c.closing, c.isCut = true, true, true
-		_ = c.sock.Close()
-		if c.evicted {
-			c.l.conns.evicted.Add(-1)
-		}
+	c.closeLocked()
+}
+
+func (c *conn) closeLocked() {
+	if c.closed {
+		return
+	}
+	c.closed, c.closing, c.isCut = true, true, true
+	_ = c.sock.Close()
+	if c.evicted {
+		c.l.conns.evicted.Add(-1)
 	}
 }
