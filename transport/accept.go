@@ -399,6 +399,10 @@ func (s *conns) wait(ctx context.Context) {
 	}
 	s.running.Wait()
 	for _, c := range s.list() {
-		c.close()
+		c.mu.Lock()
+		if !c.writing { // drain closes it
+			c.closeLocked()
+		}
+		c.mu.Unlock()
 	}
 }

@@ -247,8 +247,8 @@ func (a *acceptLoop) acceptFrom(fd uintptr) {
 }
 
 // await makes the loop call c.run when there are data to read. It returns false
-// if the caller must continue to run the connection: because the listener stops, or
-// because the system has no memory, in which case the connection is cut.
+// if the caller must continue to run the connection: because the listener stops, or the
+// connection is cut, as it is if the system has no memory.
 func (a *acceptLoop) await(c *conn) bool {
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(c.id), Pad: int32(c.id >> 32)}
 	sock := c.sock
@@ -257,6 +257,10 @@ func (a *acceptLoop) await(c *conn) bool {
 	}
 
 	c.mu.Lock()
+	if c.isCut { // it would wait for ever: no event comes, and cut does not wake it again
+		c.mu.Unlock()
+		return false
+	}
 	op := unix.EPOLL_CTL_MOD
 	if !c.registered {
 		op = unix.EPOLL_CTL_ADD

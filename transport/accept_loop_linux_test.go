@@ -61,6 +61,27 @@ func TestAcceptLoopGoroutines(t *testing.T) {
 	}
 }
 
+// A connection that is cut between its reader's last look and its wait in the accept loop is closed: no
+// event would come for it, and no other goroutine would wake it.
+func TestAcceptLoopCutBeforeWait(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{})
+	client := dialTCP(t, s, "127.0.0.1")
+	client.ask(1, "a.in.", mdns.TypeA)
+	wantA(t, client.next(), 1)
+	var c *conn
+	chaintest.Eventually(t, "the connection waits in the loop", func() bool {
+		c = s.conns.list()[0]
+		return c.claim() // this goroutine is the reader now
+	})
+
+	c.cut()
+	if s.loop.await(c) {
+		t.Error("got a connection that waits after it was cut")
+	}
+	c.start()
+	chaintest.Eventually(t, "it is closed", func() bool { return len(s.conns.list()) == 0 })
+}
+
 // TestAcceptLoopBacklog: connections that were opened before the listener accepts
 // are all answered, and the accept loop keeps only a part of them.
 func TestAcceptLoopBacklog(t *testing.T) {

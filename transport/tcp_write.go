@@ -254,7 +254,10 @@ func (c *conn) cutLocked() {
 // uses it: its parked queries may take seconds, and a client that comes back would have as many
 // descriptors again. The caller holds c.mu.
 func (c *conn) closeCut() {
-	if c.isCut && !c.writing && !c.closing && c.refs.Load() < readerRef && !c.leaving {
+	// With a reader refs may be one too low: see serveQuery.
+	refs := c.refs.Load()
+	inUse := refs >= readerRef-1 || c.writing || c.closing
+	if c.isCut && !inUse && (refs > 0 || !c.leaving) {
 		c.closeLocked()
 	}
 }
