@@ -228,8 +228,8 @@ pin-actions: ## write commits in place of the tags of actions in .github/workflo
 
 # go test -fuzz would compile all dependencies once more, for coverage that no
 # target needs. -d=libfuzzer, its flag of the compiler, is given for our packages.
-# JOBS packages at once, each with one worker: a target is mostly its start. Before, all packages but the
-# programs, which do not link so, are compiled: two tests at once would each compile what they share.
+# All packages except programs, which do not link with it, are compiled first: otherwise two tests at once
+# would each compile what they share. JOBS packages at once, each with one worker: a target is mostly its start.
 FUZZFLAGS := -gcflags='github.com/seamark/seamark/...=-d=libfuzzer'
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@$(GO) list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | CGO_ENABLED=0 xargs $(GO) build -p $(JOBS) $(FUZZFLAGS)

@@ -129,7 +129,7 @@ type course struct {
 	// Interceptor does not answer with what it has kept of another variant.
 	Variant uint64
 
-	// Signature is set by a handler that has verified a signature of the query; nil for none.
+	// Signature is set by a handler that has checked the signature of the query; nil for none.
 	Signature *Signature
 
 	// Reason is set by a handler for its own ExplainDNS: a code for why it answers the query so,

@@ -257,7 +257,7 @@ func (a *acceptLoop) await(c *conn) bool {
 	}
 
 	c.mu.Lock()
-	if c.isCut { // it would wait for ever: no event comes, and cut does not wake it again
+	if c.isCut { // nothing would wake it again
 		c.mu.Unlock()
 		return false
 	}

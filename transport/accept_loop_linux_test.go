@@ -61,8 +61,8 @@ func TestAcceptLoopGoroutines(t *testing.T) {
 	}
 }
 
-// A connection that is cut between its reader's last look and its wait in the accept loop is closed: no
-// event would come for it, and no other goroutine would wake it.
+// A connection that is cut just before its reader hands it to the accept loop is closed: no event would
+// come for it, and no other goroutine would wake it.
 func TestAcceptLoopCutBeforeWait(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	client := dialTCP(t, s, "127.0.0.1")

@@ -256,8 +256,8 @@ func TestTCPMaxConns(t *testing.T) {
 	}
 }
 
-// The socket of a connection that yields its place is closed at once, whatever its queries wait for, and
-// their replies reach nobody: the descriptor may be that of another connection by then.
+// The socket of a connection that is replaced is closed while its queries still wait. Their replies are then
+// discarded, even if another connection has received the same descriptor.
 func TestTCPReplacedWhileQueriesWait(t *testing.T) {
 	requireAddress(t, "::1")
 	for name, prepare := range map[string]func(c tcpClient){

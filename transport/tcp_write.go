@@ -250,9 +250,9 @@ func (c *conn) cutLocked() {
 	c.closeCut()
 }
 
-// closeCut closes the socket of a connection that was cut as soon as neither a reader nor a writer
-// uses it: its parked queries may take seconds, and a client that comes back would have as many
-// descriptors again. The caller holds c.mu.
+// closeCut closes the socket of a connection that was cut, unless a reader or a writer uses it: the
+// last of them calls closeCut again. Parked queries may take seconds, and no limit counts the socket
+// meanwhile. The caller holds c.mu.
 func (c *conn) closeCut() {
 	// With a reader refs may be one too low: see serveQuery.
 	refs := c.refs.Load()
