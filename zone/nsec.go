@@ -51,8 +51,9 @@ func (l *lookup) proveNoType(n *node, name []byte, exact bool) {
 	case !l.do:
 	case len(l.nsec3s) == 0 && n.is(hasNSEC):
 		l.addProof(n)
-	case len(l.nsec3s) == 0: // n exists only through names below it
-		l.cover(name)
+	case len(l.nsec3s) == 0: // n, which may be a wildcard, exists only through names below it
+		var room [wire.MaxName]byte
+		l.cover(l.appendLower(room[:0], n))
 	case !exact:
 		l.matchNSEC3(l.parent(n))
 		l.matchNSEC3(n)

@@ -194,6 +194,7 @@ deep.ent.z. TXT "x"
 *.w.z. A 192.0.2.2
 *.w.z. MX 1 ns.z.
 there.w.z. TXT "x"
+below.*.went.z. TXT "x"
 sub.z. NS ns.sub.z.
 ns.sub.z. A 192.0.2.54
 sec.z. NS ns.z.
@@ -237,6 +238,7 @@ func TestSignedZone(t *testing.T) {
 	for name, qtype := range map[string]uint16{
 		"no.z.": dns.TypeA, "zzz.z.": dns.TypeA, "a.a.z.": dns.TypeA, "z.": dns.TypeA, "a.z.": dns.TypeAAAA, "ent.z.": dns.TypeA,
 		"no.ent.z.": dns.TypeA, "w.z.": dns.TypeA, "x.w.z.": dns.TypeAAAA, "x.y.w.z.": dns.TypeTXT, "no.there.w.z.": dns.TypeA,
+		"x.went.z.": dns.TypeA, "x.y.went.z.": dns.TypeTXT, "*.went.z.": dns.TypeTXT, "went.z.": dns.TypeTXT, "x.*.went.z.": dns.TypeTXT,
 		"sub.z.": dns.TypeDS, "alias.z.": dns.TypeTXT, "x.walias.z.": dns.TypeA, "x.y.walias.z.": dns.TypeA, "x.old.z.": dns.TypeTXT,
 		"\\000.z.": dns.TypeA, "\\001.z.": dns.TypeA, "\\001x.z.": dns.TypeTXT, "-.z.": dns.TypeA, "old.z.": dns.TypeA,
 	} {
