@@ -261,7 +261,7 @@ func (s *conns) replaceable(choice *choice, l *Listener) (found *conn) {
 		}
 		if choice.prefers(placed{
 			client: c.client, conns: c.of.n, opened: c.of.opened,
-			busy: c.inFlight() > 0, asked: c.asked.Load(),
+			busy: c.serving.Load() || c.inFlight() > 0, asked: c.asked.Load(),
 			idle: now - time.Duration(c.lastActive.Load()), held: now - c.opened,
 		}) {
 			found = c

@@ -83,6 +83,7 @@ type conn struct {
 	lastActive atomic.Int64 // Listener.clock of the last read, or write of a parked reply
 	asked      atomic.Bool  // the client has sent a query
 	refs       atomic.Int32 // parked queries, plus readerRef while there is a reader
+	serving    atomic.Bool  // in serveMessages: a query may be parked and not yet counted in refs
 
 	mu         sync.Mutex // of the fields below
 	changed    sync.Cond  // signals that writing is false, a parked query was released, or isCut
@@ -280,6 +281,8 @@ func (c *conn) messageEnd() int { return 2 + int(binary.BigEndian.Uint16(c.in)) 
 // serveMessages answers the messages that have been read and adds the replies to
 // out. It does not block.
 func (c *conn) serveMessages() {
+	c.serving.Store(true)
+	defer c.serving.Store(false)
 	a := c.l.arenas.Get().(*arena)
 	c.l.serving.RLock()
 	for !c.doneReading() && c.inFlight() < c.l.o.MaxInFlight && (c.out == nil || len(c.out.b) < outSize) {
