@@ -19,16 +19,28 @@ import (
 	"github.com/seamark/seamark/test/race"
 )
 
+// serverBinary builds the server's program in bin, where Go finds it again.
+var serverBinary = sync.OnceValues(func() (string, error) {
+	binary, err := filepath.Abs("../bin/test-seamark")
+	if err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-o", binary, "./cmd/seamark")
+	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building seamark: %w: %s", err, text)
+	}
+	return binary, nil
+})
+
 // buildServer returns the path of the server's program: the test's own is larger. The test is skipped with
 // the race detector, which the program has not.
 func buildServer(t *testing.T) string {
 	t.Helper()
 	race.Skip(t)
-	binary := filepath.Join(t.TempDir(), "seamark")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/seamark")
-	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building seamark: %v: %s", err, text)
+	binary, err := serverBinary()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

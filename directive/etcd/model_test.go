@@ -18,7 +18,10 @@ import (
 type model struct {
 	values map[string]string // by key
 	skydns bool
+	parsed map[keyText]service // most of the model's cost otherwise
 }
+
+type keyText struct{ key, value string }
 
 // A service is the value of a key as SkyDNS parses it.
 type service struct {
@@ -36,10 +39,23 @@ type service struct {
 	bad         bool
 }
 
-func (m *model) read(key string) (s service) {
-	s.labels = strings.Split(strings.TrimPrefix(key, "/skydns/"), "/")
+func (m *model) read(key string) service {
+	text := keyText{key, m.values[key]}
+	s, ok := m.parsed[text]
+	if !ok {
+		s = m.parse(text)
+		if m.parsed == nil {
+			m.parsed = map[keyText]service{}
+		}
+		m.parsed[text] = s
+	}
+	return s
+}
+
+func (m *model) parse(text keyText) (s service) {
+	s.labels = strings.Split(strings.TrimPrefix(text.key, "/skydns/"), "/")
 	labels := s.labels
-	if err := json.Unmarshal([]byte(m.values[key]), &s); err != nil || s.Port > 65535 || strings.Contains(s.Host, ":80") {
+	if err := json.Unmarshal([]byte(text.value), &s); err != nil || s.Port > 65535 || strings.Contains(s.Host, ":80") {
 		return service{labels: labels, bad: true}
 	}
 	s.ip, _ = netip.ParseAddr(s.Host)

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	seeds   = flag.Uint64("seeds", race.Fewer(uint64(400)), "number of worlds")
+	seeds   = flag.Uint64("seeds", race.Fewer(uint64(200)), "number of worlds")
 	first   = flag.Uint64("first", 0, "seed of the first world")
 	verbose = flag.Bool("events", false, "print the trace of each world")
 )

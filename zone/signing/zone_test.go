@@ -156,11 +156,11 @@ func FuzzWrite(f *testing.F) {
 	for _, text := range []string{"a TXT \"\\200\\\"\"\n", "a NS b\nb.a A 192.0.2.1\n", "a SVCB 1 . alpn=h2 port=1\n", "a TYPE1 \\# 4 00000000\n", "\\000\\.\\* LOC 1 2 3 N 4 5 6 W 7m\n", "a APL 1:10.0.0.0/8\nb HINFO \"\" \"\"\n"} {
 		f.Add(text)
 	}
+	path := filepath.Join(f.TempDir(), "db")
 	f.Fuzz(func(t *testing.T, text string) {
 		if bytes.ContainsAny([]byte(text), "$") || len(text) > 4000 {
 			return // directives read files and make many records
 		}
-		path := filepath.Join(t.TempDir(), "db")
 		if err := os.WriteFile(path, []byte(head+text), 0o600); err != nil {
 			t.Fatal(err)
 		}
