@@ -17,6 +17,7 @@ import (
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/race"
 )
 
 // usedMemory returns what each part of a budget uses, without that of the listeners: it depends on how many
@@ -49,6 +50,7 @@ func TestReloadsKeepMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	const names = 33_000 // need almost half of the part of the zones in a control group of 64 MB
 	dir := t.TempDir()
 	db, hosts := filepath.Join(dir, "db"), filepath.Join(dir, "hosts")

@@ -9,6 +9,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/race"
 )
 
 // An allocCase is a query whose answer must not allocate.
@@ -114,6 +115,7 @@ func BenchmarkAnswer(b *testing.B) {
 
 // A key as kube2sky writes it needs less than 120 bytes in the index.
 func TestIndexSizePerKey(t *testing.T) {
+	race.Skip(t)
 	const n = 100000
 	kvs := manyKeyValues(n)
 	before := heap()

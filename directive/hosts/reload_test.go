@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/test/chaintest"
+	"github.com/seamark/seamark/test/race"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -91,7 +92,7 @@ func TestThousandReloads(t *testing.T) {
 			})
 		}
 		spare := file + ".new"
-		for i := range 1000 {
+		for i := range race.Fewer(1000) {
 			if err := os.WriteFile(spare, fmt.Appendf(nil, "10.0.0.1 always.test\n10.0.0.2 n%d.test\n", i), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -341,6 +341,7 @@ func TestLiveJournalBound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	d := defaultOptions()
 	ix := load(d.newIndex(), namespaceObject("shop"))
 	h := d.handler(t, ix)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/test/race"
 )
 
 // clusterZones are the zones of a test's cluster.
@@ -72,7 +74,8 @@ func TestClusterFollowers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
-	const services, changes, batch = 60, 10_000, 250
+	const services, batch = 60, 250
+	changes := race.Fewer(10_000)
 	c := newManifestCluster(t, services)
 	primary := freePort(t)
 	followers := map[string]netip.AddrPort{"seamark": freePort(t)}

@@ -244,9 +244,7 @@ func TestFollowBesideSlowTransfers(t *testing.T) {
 	text := func(serial int) string {
 		var b strings.Builder
 		b.WriteString(zoneFile(serial, serial))
-		for i := range 30_000 { // more than the kernel's buffers hold
-			fmt.Fprintf(&b, "t%d TXT %q\n", i, strings.Repeat("x", 100))
-		}
+		b.WriteString(manyTexts())
 		return b.String()
 	}
 	write(t, db, text(1))

@@ -28,6 +28,7 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/test/bound"
 	"github.com/seamark/seamark/test/chaintest"
+	"github.com/seamark/seamark/test/race"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -346,6 +347,7 @@ func TestRepeatDay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
+	race.Skip(t)
 	for _, text := range []string{
 		".:53 {\nkubernetes cluster.local in-addr.arpa {\nmanifests FOLDER\nttl 30\nfallthrough in-addr.arpa\n}\ncache 30\nworld\n}\n",
 		".:53 {\nkubernetes cluster.local in-addr.arpa {\nmanifests FOLDER\nttl 30\nfallthrough in-addr.arpa\n}\ncache 30\nloadbalance\nworld\n}\n",

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/sys/generation"
+	"github.com/seamark/seamark/test/race"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -187,7 +188,7 @@ func goHere(t *testing.T, running *sync.WaitGroup, f func()) {
 // had got when it sent its query: from the programs, or from the server if they pass the query on.
 func TestRepeatNeverStale(t *testing.T) {
 	const readers = 4
-	changes := uint64(20_000)
+	changes := race.Fewer(uint64(20_000))
 	if testing.Short() {
 		changes = 2_000
 	}
@@ -308,6 +309,7 @@ func TestRepeatScan(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+	race.Skip(t)
 	b := newRepeatBench(t)
 	b.serveCounter()
 	const often = 1000

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/race"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -380,7 +381,7 @@ func TestRepeatMany(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	replies := map[int][]byte{}
 	repeated := 0
-	for range 20_000 {
+	for range race.Fewer(20_000) {
 		n := random.IntN(2000)
 		name := numbered(n)
 		in := over4.query(frame{payload: name})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/race"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -92,14 +93,15 @@ func (b *repeatBench) checkWhole(length time.Duration) (repeated [256]int) {
 // Of several processes that would write a reply at the same time one does, and no other until it has, however long
 // it takes: a process that was stopped goes on to write. After that the rest has to be over.
 func TestRepeatClaim(t *testing.T) {
-	const processes, rounds = 2, 300_000
+	const processes = 2
+	rounds := race.Fewer(uint64(300_000))
 	var r reply
 	now := uint64(time.Hour)
 	var claims, at, tried [processes]atomic.Uint64
 	var running sync.WaitGroup
 	for p := range processes {
 		running.Go(func() {
-			for round := range uint64(rounds) {
+			for round := range rounds {
 				at[p].Store(round)
 				for at[1-p].Load() < round { // both at the same time
 					runtime.Gosched()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/seamark/seamark/test/race"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone/ordered"
 )
@@ -61,6 +62,7 @@ func checkLeaves(x *ReverseIndex) error {
 // The batches are single references, a thousand, references that exist already and
 // references that do not.
 func TestReverseIndexEqualsSortedSlice(t *testing.T) {
+	race.Skip(t)
 	services := make([]*ServiceKey, 8)
 	for i := range services {
 		services[i] = testKey(i%3, i)
