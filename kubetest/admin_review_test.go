@@ -59,6 +59,7 @@ func requestAdmin(t *testing.T, address, method, path, token string) (int, strin
 // The directive admin checks tokens and permissions with the API server. While that is away,
 // tokens that were accepted are, and others are refused.
 func TestAdminTokenReview(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	grantAdmin(t, client(t, srv.Config()))
 	admin, reviewed := freeAddress(t), freeAddress(t)
@@ -125,6 +126,7 @@ func chartRules(t *testing.T) (all []rbacv1.PolicyRule) {
 // A server with a service account needs the rules that the chart has. Without one of them it
 // refuses every token, and says which permission it lacks.
 func TestAdminTokenReviewRBAC(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	k := client(t, srv.Config())
 	grantAdmin(t, k)

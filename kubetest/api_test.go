@@ -26,6 +26,7 @@ import (
 // TestAPI tests one server in every respect that needs no restart. Each subtest
 // has its own namespace.
 func TestAPI(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	k := client(t, srv.Config())
 	t.Run("CRUD and watch", func(t *testing.T) { testCRUD(t, k) })

@@ -29,6 +29,7 @@ func (d *dnsCluster) command(name string, args ...string) (output string, err er
 
 // The commands of the documentation go to the last stage and back.
 func TestCanaryDocumentedCommands(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	d.coredns("kube-system")
 	page := string(must(os.ReadFile(canaryPage))(t))
@@ -62,6 +63,7 @@ func TestCanaryDocumentedCommands(t *testing.T) {
 
 // The Role of the documentation has what the commands check.
 func TestCanaryRole(t *testing.T) {
+	t.Parallel()
 	page := string(must(os.ReadFile(canaryPage))(t))
 	text := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(page)[1]
 	role := decode[rbacv1.Role](t, must(yaml.YAMLToJSON([]byte(text)))(t))
@@ -94,6 +96,7 @@ func TestCanaryRole(t *testing.T) {
 // The command compares a pod of each server through the API server. Differences stop a
 // promotion.
 func TestCanaryCompares(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	add(t, d.k.CoreV1().Namespaces(), namespace("kube-system"))
 	d.coredns("kube-system")
@@ -120,6 +123,7 @@ func TestCanaryCompares(t *testing.T) {
 
 // kubectl runs the program by this name for the completion of its plugin.
 func TestCanaryPluginCompletion(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	if out, err := d.command("/usr/local/bin/kubectl_complete-seamark", "canary", "r"); err != nil || !strings.HasPrefix(out, "rollback\t") {
 		t.Errorf("completion of kubectl seamark canary r: got %q and %v, want rollback", out, err)
@@ -128,6 +132,7 @@ func TestCanaryPluginCompletion(t *testing.T) {
 
 // Invalid flags change nothing.
 func TestCanaryInvalidFlags(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	for _, c := range []struct{ args, want string }{
 		{"start", "--image: want REGISTRY/NAME:TAG"},

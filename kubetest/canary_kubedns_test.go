@@ -29,6 +29,7 @@ func (d *dnsCluster) kubedns(namespace string, o *appsv1.Deployment) {
 // that was installed for kube-dns. What Seamark does not serve in its place is refused by name before anything is
 // changed, and errors that kube-dns's metrics show stop it later.
 func TestCanaryKubeDNS(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	patched, one := afterPatches(t, "sidecar", "kubedns", "dnsmasq"), afterPatches(t, "one-container")
 	for _, c := range []struct {

@@ -110,6 +110,7 @@ func (r *canaryRun) advanceFrom(from, to int) {
 // A canary goes through its stages and back, and leaves the old server's objects as they
 // were.
 func TestCanary(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	r := d.run(t, "kube-system")
 	read := func() (*corev1.Service, *corev1.ConfigMap) {
@@ -153,6 +154,7 @@ func TestCanary(t *testing.T) {
 
 // Rollback is one step from every stage.
 func TestCanaryRollback(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	for stage := range 5 {
 		r := d.run(t, fmt.Sprintf("stage-%d", stage))
@@ -166,6 +168,7 @@ func TestCanaryRollback(t *testing.T) {
 // Errors, slow answers, differences and too few queries stop a promotion; --force
 // continues and prints the reason.
 func TestCanaryStops(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	r := d.run(t, "kube-system")
 	r.advance(1)
@@ -221,6 +224,7 @@ func TestCanaryStops(t *testing.T) {
 
 // Whenever a command loses the API server, the next one continues or returns.
 func TestCanaryInterrupted(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	for stage := range 5 {
 		for _, back := range []bool{false, true} {
@@ -276,6 +280,7 @@ func (d *dnsCluster) interrupt(t *testing.T, stage, writes int, back bool) (inte
 
 // Without a permission nothing is changed, and the error names the permission.
 func TestCanaryForbidden(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	r := d.run(t, "kube-system")
 	d.set(func() { d.denied = "pods/proxy" })
@@ -300,6 +305,7 @@ func TestCanaryForbidden(t *testing.T) {
 
 // An interrupt during the checks changes nothing, and the error has no other text.
 func TestCanaryInterruptedChecks(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	r := d.run(t, "kube-system")
 	r.advance(1)
@@ -332,6 +338,7 @@ func TestCanaryInterruptedChecks(t *testing.T) {
 // While a command waits, the API server may be away. After the deadline the command ends,
 // and a later one continues.
 func TestCanaryPartition(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	r := d.run(t, "kube-system")
 	r.advance(1)
@@ -367,6 +374,7 @@ func (w *trigger) Write(text []byte) (int, error) {
 
 // Pods of Seamark that never become ready end start, and a rollback does not wait for them.
 func TestCanaryNeverReady(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	r := d.run(t, "kube-system")
 	r.Image, r.Timeout = "registry.invalid/seamark:broken", 500*time.Millisecond
@@ -385,6 +393,7 @@ func TestCanaryNeverReady(t *testing.T) {
 
 // Programs that would scale CoreDNS up again stop the last stage.
 func TestCanaryAutoscalers(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	r := d.run(t, "kube-system")
 	add(t, d.k.AutoscalingV2().HorizontalPodAutoscalers("kube-system"), &autoscalingv2.HorizontalPodAutoscaler{
@@ -410,6 +419,7 @@ func TestCanaryAutoscalers(t *testing.T) {
 // Objects of the same name that another tool has installed are not deleted, and the Service
 // of the cluster's DNS least of all.
 func TestCanaryDeletesOwn(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	r := d.run(t, "kube-system")
 	foreign := service("seamark", "10.96.0.77")

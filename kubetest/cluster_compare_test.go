@@ -20,6 +20,7 @@ func (f *follower) comparisons(resource, result string) int {
 
 // A change that a watch has not delivered is found, and the objects are listed again.
 func TestClusterMissedEvents(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	w.namespace("shop", map[string]string{"exposed": "yes"})
@@ -113,6 +114,7 @@ func TestClusterMissedEvents(t *testing.T) {
 
 // A missed update of an object is found, too.
 func TestClusterMissedUpdate(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	w.service("shop", "lost", "10.0.0.1", nil)
@@ -135,6 +137,7 @@ func TestClusterMissedUpdate(t *testing.T) {
 
 // Comparisons in several pages, while objects change, find no differences.
 func TestClusterComparesWhileChanging(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	for i := range 1100 {

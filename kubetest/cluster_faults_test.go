@@ -23,6 +23,7 @@ func (w clusterWriter) serviceImport(namespace, name string, spec map[string]any
 
 // One watch of EndpointSlices feeds two kinds, by their labels.
 func TestClusterImports(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	imported := func(cluster string) map[string]string {
@@ -72,6 +73,7 @@ func TestClusterImports(t *testing.T) {
 // A resource that the service account may not read is logged once, and the others
 // are served.
 func TestClusterForbidden(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	w.service("shop", "web", "10.0.0.1", nil)
@@ -105,6 +107,7 @@ func TestClusterForbidden(t *testing.T) {
 
 // Truncated and invalid responses are requested again, with backoff.
 func TestClusterBrokenAnswers(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	w.service("shop", "web", "10.0.0.1", nil)

@@ -79,6 +79,7 @@ func (w recordWriter) configMap(namespace, name, label string) *corev1.ConfigMap
 // ConfigMaps with labels and DNSEndpoints are followed as they are created, changed and deleted, in the
 // cluster or in some of its namespaces.
 func TestClusterRecords(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := newRecordWriter(t, srv)
 	w.define()
@@ -142,6 +143,7 @@ func TestClusterRecords(t *testing.T) {
 // A definition that is installed after the start is found, its removal deletes the objects, also while
 // the API server was away, and its return brings new ones.
 func TestClusterRecordsDefinition(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := newRecordWriter(t, srv)
 	w.configMap("shop", "names", "yes")
@@ -184,6 +186,7 @@ func TestClusterRecordsDefinition(t *testing.T) {
 
 // An API server accepts the Events of a Recorder, and refuses the second of two equal ones.
 func TestClusterRecorder(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := newRecordWriter(t, srv)
 	w.define()

@@ -20,6 +20,7 @@ import (
 )
 
 func TestClusterChanges(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	ctx := t.Context()
@@ -132,6 +133,7 @@ func TestClusterChanges(t *testing.T) {
 // The API server stops for a moment: changes are known soon after its return, and
 // one line logs the outage and one its end.
 func TestClusterRestart(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	w.service("shop", "web", "10.0.0.1", nil)
@@ -163,6 +165,7 @@ func TestClusterRestart(t *testing.T) {
 // While the watch is interrupted, an object is deleted and etcd compacts its
 // history: the watch gets 410 Expired, and a list detects the deletion.
 func TestClusterExpired(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	w.service("shop", "web", "10.0.0.1", nil)
@@ -206,6 +209,7 @@ func TestClusterExpired(t *testing.T) {
 }
 
 func TestClusterNoServer(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	writer(t, srv).service("shop", "web", "10.0.0.1", nil)
 	srv.StopAPI()
@@ -235,6 +239,7 @@ func TestClusterNoServer(t *testing.T) {
 }
 
 func TestClusterSelectors(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	for _, ns := range []string{"a", "b", "c"} {

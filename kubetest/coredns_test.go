@@ -39,6 +39,7 @@ func serveEither(t *testing.T, text string) *daemon {
 // An API server may serve one version of ServiceImport. Seamark reads either; CoreDNS reads v1alpha1, and
 // without it answers SERVFAIL for names of the clusterset.
 func TestServiceImportVersions(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	client := must(dynamic.NewForConfigAndClient(srv.Config(), httpClient(t, srv.Config())))(t)
 	w := writer(t, srv)
@@ -85,6 +86,7 @@ func TestServiceImportVersions(t *testing.T) {
 // kubeconfig FILE uses the current context of the file, and kubeconfig FILE CONTEXT that one: its server
 // with its CA.
 func TestKubeconfigContexts(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	writer(t, srv).shop()
 	config := must(clientcmd.LoadFromFile(must(srv.Kubeconfig())(t)))(t)

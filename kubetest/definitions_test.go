@@ -39,6 +39,7 @@ spec:
 
 // A definition is served at once, with its schema, its status and watches; and after a restart.
 func TestDefine(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	ctx := t.Context()
 	for range 2 { // the second one does nothing

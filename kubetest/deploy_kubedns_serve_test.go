@@ -24,6 +24,7 @@ import (
 // The binary, with the command lines of deploy/kube-dns on their ports, against a
 // real API server: every port answers and every probe succeeds, in each form.
 func TestKubeDNSManifestsServe(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}

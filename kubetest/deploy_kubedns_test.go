@@ -116,6 +116,7 @@ func afterPatches(t *testing.T, names ...string) *appsv1.Deployment {
 
 // The Deployments equal Kubernetes' own with our patches.
 func TestDeploymentsEqualKubeDNS(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		form    string
 		patches []string
@@ -137,6 +138,7 @@ func TestDeploymentsEqualKubeDNS(t *testing.T) {
 // The single container replaces the three: ports, probes and labels of the pod
 // are the same.
 func TestSingleContainerReplacesThree(t *testing.T) {
+	t.Parallel()
 	three, one := kubeDNSDeployment(t, "three-container"), kubeDNSDeployment(t, "one-container")
 	if n := len(one.Spec.Template.Spec.Containers); n != 1 {
 		t.Fatalf("got %d containers, want 1", n)
@@ -186,6 +188,7 @@ func TestSingleContainerReplacesThree(t *testing.T) {
 }
 
 func TestKubeDNSBase(t *testing.T) {
+	t.Parallel()
 	service := &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Name: "kube-dns", Namespace: "kube-system", Labels: map[string]string{
@@ -223,6 +226,7 @@ func TestKubeDNSBase(t *testing.T) {
 // The account of kube-dns may watch the resources that the server watches, and no
 // others.
 func TestKubeDNSAccountMayWatch(t *testing.T) {
+	t.Parallel()
 	const roleName = "seamark-kube-dns"
 	docs := documents(t, kubeDNSDir+"rbac/rbac.yaml")
 	role := decode[rbacv1.ClusterRole](t, docs["ClusterRole"])
@@ -290,6 +294,7 @@ func patchedWithResources(t *testing.T, component string, doc []byte) *appsv1.De
 
 // The binary accepts each container's command line.
 func TestKubeDNSCommandLines(t *testing.T) {
+	t.Parallel()
 	ran := 0
 	for form, d := range kubeDNSForms(t) {
 		for _, c := range d.Spec.Template.Spec.Containers {
@@ -318,6 +323,7 @@ func TestKubeDNSCommandLines(t *testing.T) {
 
 // The files that the README names exist.
 func TestKubeDNSReadme(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(deployDir, kubeDNSDir)
 	text := string(must(os.ReadFile(filepath.Join(dir, "README.md")))(t))
 	seen := 0
@@ -335,6 +341,7 @@ func TestKubeDNSReadme(t *testing.T) {
 // kubectl builds the forms. The tests above check the files without kubectl,
 // which is not installed on every machine.
 func TestKubeDNSKustomize(t *testing.T) {
+	t.Parallel()
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
 		t.Skip("kubectl, which builds the kustomizations, is not installed")

@@ -33,6 +33,7 @@ func skyDNSPod(t *testing.T) corev1.PodSpec {
 // From outside, the pod equals the ReplicationController's: four containers with
 // their arguments, ports and probes, the labels, the Service.
 func TestSkyDNSManifests(t *testing.T) {
+	t.Parallel()
 	d := object[appsv1.Deployment](t, skyDNSDir+"deployment.yaml", "Deployment")
 	pod := d.Spec.Template.Spec
 	get := func(path string, port int) string { return fmt.Sprintf("%s:%d", path, port) }
@@ -96,6 +97,7 @@ func TestSkyDNSManifests(t *testing.T) {
 
 // The account may watch the resources that kube2sky watches, and no others.
 func TestSkyDNSAccountMayWatch(t *testing.T) {
+	t.Parallel()
 	docs := documents(t, skyDNSDir+"rbac.yaml")
 	role, binding := decode[rbacv1.ClusterRole](t, docs["ClusterRole"]), decode[rbacv1.ClusterRoleBinding](t, docs["ClusterRoleBinding"])
 	if binding.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}) ||
@@ -121,6 +123,7 @@ func TestSkyDNSAccountMayWatch(t *testing.T) {
 
 // The binary accepts each of our containers' command lines.
 func TestSkyDNSCommandLines(t *testing.T) {
+	t.Parallel()
 	for _, c := range skyDNSPod(t).Containers[1:] {
 		dry := map[string]string{"kube2sky": "--version", "skydns": "-print-corefile", "exec-healthz": "-version"}[c.Command[1]]
 		p := exec.CommandContext(t.Context(), must(os.Executable())(t), append([]string{c.Command[1], dry}, c.Args...)...)
@@ -135,6 +138,7 @@ func TestSkyDNSCommandLines(t *testing.T) {
 // probes succeed, and names go from the cluster through kube2sky, etcd and SkyDNS
 // to the client, and disappear again.
 func TestSkyDNSManifestsServe(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
@@ -220,6 +224,7 @@ func serveEtcd(t *testing.T, args []string) {
 
 // The files that the README names exist.
 func TestSkyDNSReadme(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(deployDir, skyDNSDir)
 	text := string(must(os.ReadFile(filepath.Join(dir, "README.md")))(t))
 	seen := 0

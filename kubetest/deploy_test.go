@@ -71,6 +71,7 @@ func deployment(t *testing.T) *appsv1.Deployment {
 // The manifest that kubeadm writes for CoreDNS. Deliberate differences are
 // applied to it first; there must be no others.
 func TestDeploymentEqualsKubeadm(t *testing.T) {
+	t.Parallel()
 	d := deployment(t)
 	if _, ok := d.Labels["k8s-app"]; ok {
 		t.Errorf("got label k8s-app=%s, want none: kubeadm counts Deployments with it", d.Labels["k8s-app"])
@@ -179,6 +180,7 @@ func kubeadmDeployment() *appsv1.Deployment {
 }
 
 func TestServiceEqualsKubeadm(t *testing.T) {
+	t.Parallel()
 	port := func(name string, number int32, p corev1.Protocol) corev1.ServicePort {
 		return corev1.ServicePort{Name: name, Port: number, Protocol: p, TargetPort: intstr.FromInt32(number)}
 	}
@@ -211,6 +213,7 @@ func TestServiceEqualsKubeadm(t *testing.T) {
 
 // The Corefile is equal to kubeadm's in testdata/corefile.
 func TestCorefileEqualsKubeadm(t *testing.T) {
+	t.Parallel()
 	want := must(os.ReadFile("../testdata/corefile/kubeadm/Corefile"))(t)
 	config := object[corev1.ConfigMap](t, "base/corefile.yaml", "ConfigMap")
 	volume := deployment(t).Spec.Template.Spec.Volumes[0].ConfigMap
@@ -221,6 +224,7 @@ func TestCorefileEqualsKubeadm(t *testing.T) {
 
 // An account may watch the resources that the server watches, and no others.
 func TestAccountMayWatch(t *testing.T) {
+	t.Parallel()
 	docs := documents(t, "base/rbac.yaml")
 	account := decode[corev1.ServiceAccount](t, docs["ServiceAccount"])
 	role := decode[rbacv1.ClusterRole](t, docs["ClusterRole"])
@@ -269,6 +273,7 @@ func TestAccountMayWatch(t *testing.T) {
 
 // The account may read the ConfigMap that the component names, and no other.
 func TestAccountMayWatchHosts(t *testing.T) {
+	t.Parallel()
 	k := readKustomization(t, "components/hosts-configmap")
 	docs := documents(t, "components/hosts-configmap/"+k.Resources[0])
 	role := decode[rbacv1.Role](t, docs["Role"])
@@ -322,6 +327,7 @@ func patched[T any](t *testing.T, component string, doc []byte) *T {
 }
 
 func TestKustomization(t *testing.T) {
+	t.Parallel()
 	k := readKustomization(t, "base")
 	files := must(filepath.Glob(filepath.Join(deployDir, "base", "*.yaml")))(t)
 	for _, file := range files {
@@ -339,6 +345,7 @@ func TestKustomization(t *testing.T) {
 
 // The examples name directories with a kustomization and replace the image.
 func TestKustomizationExamples(t *testing.T) {
+	t.Parallel()
 	for _, dir := range []string{"example", kubeDNSDir + "example"} {
 		k := readKustomization(t, dir)
 		for kind, paths := range map[string][]string{"Kustomization": k.Resources, "Component": k.Components} {
@@ -360,6 +367,7 @@ func TestKustomizationExamples(t *testing.T) {
 // The Dockerfile and the Deployment agree on the user, the entry point and the ports.
 // The test of tools/image has the same expectations of make image.
 func TestDockerfile(t *testing.T) {
+	t.Parallel()
 	text := string(must(os.ReadFile("../Dockerfile"))(t))
 	for _, want := range []string{"\nFROM scratch\n", "\nUSER 65532:65532\n", "\nENTRYPOINT [\"/seamark\"]\n"} {
 		if !strings.Contains(text, want) {

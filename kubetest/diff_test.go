@@ -22,6 +22,7 @@ func command(t *testing.T, api *Server, args ...string) (out string, code int) {
 
 // The command diff reads the objects and the Corefile of the cluster from the API server.
 func TestDiff(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	add(t, w.CoreV1().Namespaces(), namespace("shop"))
@@ -50,6 +51,7 @@ func TestDiff(t *testing.T) {
 
 // The command doctor recognises a cluster by its nodes, and the server by its pods.
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	add(t, w.CoreV1().Namespaces(), namespace("kube-system"))

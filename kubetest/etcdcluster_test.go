@@ -99,6 +99,7 @@ func checkEtcdFails(t *testing.T, do func(context.Context) error) {
 // The leader crashes: another is elected, writes and watches continue. It returns
 // with its data, at its address, and catches up.
 func TestEtcdClusterLeaderCrashes(t *testing.T) {
+	t.Parallel()
 	c := startEtcdCluster(t, EtcdOptions{})
 	k := etcdClient(t, c.Config(), c.Endpoints()...)
 	etcdPut(t, k, "a", "1")
@@ -147,6 +148,7 @@ func TestEtcdClusterLeaderCrashes(t *testing.T) {
 // A leader that is partitioned from the others loses leadership, and cannot be
 // written to. After the partition it gets the writes that it missed.
 func TestEtcdClusterPartition(t *testing.T) {
+	t.Parallel()
 	c := startEtcdCluster(t, EtcdOptions{})
 	for _, fault := range []gate.Fault{gate.Silent, gate.Refused} {
 		first := etcdLeader(t, c)
@@ -170,6 +172,7 @@ func TestEtcdClusterPartition(t *testing.T) {
 // Two members cannot reach each other, and both reach the third: the one that is
 // not the leader falls behind, and catches up.
 func TestEtcdClusterLink(t *testing.T) {
+	t.Parallel()
 	c := startEtcdCluster(t, EtcdOptions{})
 	for round := range 10 {
 		value := strconv.Itoa(round)
@@ -196,6 +199,7 @@ func TestEtcdClusterLink(t *testing.T) {
 }
 
 func TestEtcdClusterClients(t *testing.T) {
+	t.Parallel()
 	c := startEtcdCluster(t, EtcdOptions{})
 	const member = 1
 	one := etcdClient(t, c.Config(), c.Endpoints()[member])
@@ -213,6 +217,7 @@ func TestEtcdClusterClients(t *testing.T) {
 }
 
 func TestEtcdClusterLead(t *testing.T) {
+	t.Parallel()
 	c := startEtcdCluster(t, EtcdOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -231,6 +236,7 @@ func TestEtcdClusterLead(t *testing.T) {
 }
 
 func TestEtcdClusterCompacts(t *testing.T) {
+	t.Parallel()
 	c := startEtcdCluster(t, EtcdOptions{})
 	k := etcdClient(t, c.Config(), c.Endpoints()...)
 	etcdPut(t, k, "a", "1")
@@ -249,6 +255,7 @@ func TestEtcdClusterCompacts(t *testing.T) {
 }
 
 func TestEtcdClusterQuota(t *testing.T) {
+	t.Parallel()
 	c := startEtcdCluster(t, EtcdOptions{Quota: 4 << 20})
 	k := etcdClient(t, c.Config(), c.Endpoints()...)
 	etcdPut(t, k, "a", "1")
@@ -272,6 +279,7 @@ func TestEtcdClusterQuota(t *testing.T) {
 }
 
 func TestEtcdClusterTLS(t *testing.T) {
+	t.Parallel()
 	c := startEtcdCluster(t, EtcdOptions{TLS: true})
 	k := etcdClient(t, c.Config(), c.Endpoints()...)
 	etcdPut(t, k, "a", "1")
@@ -299,6 +307,7 @@ func TestEtcdClusterTLS(t *testing.T) {
 }
 
 func TestEtcdClusterPassword(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"dns", "root"} {
 		c := startEtcdCluster(t, EtcdOptions{Username: name, Password: "secret"})
 		k := etcdClient(t, c.Config(), c.Endpoints()...)
@@ -325,6 +334,7 @@ func TestEtcdClusterPassword(t *testing.T) {
 
 // Stop also ends connections that wait at faults, and may be called twice.
 func TestEtcdClusterStops(t *testing.T) {
+	t.Parallel()
 	c := startEtcdCluster(t, EtcdOptions{})
 	k := etcdClient(t, c.Config(), c.Endpoints()...)
 	etcdPut(t, k, "a", "1")

@@ -17,6 +17,7 @@ import (
 // An explanation has the metadata of the objects as the API server has them, and says why
 // there are none.
 func TestExplainObjects(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	add(t, w.CoreV1().Namespaces(), namespace("shop"))

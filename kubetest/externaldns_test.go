@@ -232,6 +232,7 @@ func (w *externalWorld) define(lines ...string) {
 // ExternalDNS creates, changes and deletes records of each of its types. A second run changes nothing, and
 // a crash of the server loses nothing.
 func TestExternalDNS(t *testing.T) {
+	t.Parallel()
 	w := newExternalWorld(t)
 	balancer := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{"external-dns.kubernetes.io/hostname": "web.example.org"}},
@@ -301,6 +302,7 @@ func (w *externalWorld) quiet() {
 
 // ExternalDNS as it runs in a cluster: it follows a hundred names, also while the server crashes.
 func TestExternalDNSFollows(t *testing.T) {
+	t.Parallel()
 	w := newExternalWorld(t)
 	args := append(slices.Clone(w.flags), "--interval=1s", "--metrics-address=127.0.0.1:0")
 	var log strings.Builder

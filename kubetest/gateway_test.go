@@ -103,6 +103,7 @@ func gatewayOf(options ...string) string {
 // Hosts appear, change and end with their objects, also when the definitions come late and go; another
 // tenant gets none of them; and the last state is kept while the API server is away, and over a reload.
 func TestGatewayHosts(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	for _, name := range []string{"infra", "team-a", "team-b"} {
@@ -182,6 +183,7 @@ func TestGatewayHosts(t *testing.T) {
 
 // The ClusterRole of the documentation is what a server needs, and its Events reach the objects.
 func TestGatewayRole(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	k := client(t, srv.Config())
 	for _, name := range []string{"infra", "team-b"} {

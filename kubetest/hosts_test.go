@@ -21,6 +21,7 @@ func (w clusterWriter) hostsMap(create bool, key, lines string) {
 // Names of a ConfigMap appear, change and disappear within a second, without a
 // restart.
 func TestHostsConfigMap(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	corefile := "example.test 10.in-addr.arpa {\n hosts {\n  10.0.0.1 fixed.example.test\n  configmap dns/custom hosts\n  " + kubeconfig(t, api) + "\n }\n}\n"

@@ -35,6 +35,7 @@ var shopRecords = []string{
 // Every kind of key is written and changed. After an interruption, unwanted keys
 // of ours are deleted and keys of other writers are kept.
 func TestKube2sky(t *testing.T) {
+	t.Parallel()
 	srv, s := start(t), startKeyReader(t)
 	w := writer(t, srv)
 	w.shop()
@@ -114,6 +115,7 @@ func keysOf(all map[string]string) (keys []string) {
 // Readers query two names while their Services change, one in a single
 // transaction and one in several. They never miss a name, and no name has a lease.
 func TestKube2skyChangeWithoutGap(t *testing.T) {
+	t.Parallel()
 	srv, s := start(t), startKeyReader(t)
 	w := writer(t, srv)
 	add(t, w.CoreV1().Namespaces(), namespace("shop"))
@@ -193,6 +195,7 @@ func TestKube2skyChangeWithoutGap(t *testing.T) {
 // One of two replicas writes, and the other takes over if it is killed. A replica
 // that has lost leadership without noticing cannot write.
 func TestKube2skyReplicas(t *testing.T) {
+	t.Parallel()
 	srv, s := start(t), startKeyReader(t)
 	w := writer(t, srv)
 	w.shop()
@@ -272,6 +275,7 @@ func TestKube2skyReplicas(t *testing.T) {
 // its leader is partitioned from its clients, its quota is exhausted: no key is
 // lost, no process crashes, and no key is deleted before the cluster is known.
 func TestKube2skyUnavailable(t *testing.T) {
+	t.Parallel()
 	srv, c := start(t), startEtcdCluster(t, EtcdOptions{Username: "kube2sky", Password: "secret", Quota: 16 << 20})
 	config := c.Config()
 	s := &keyReader{t, etcdClient(t, config, config.Endpoints...), strings.Join(c.Endpoints(), ",")}
@@ -354,6 +358,7 @@ func TestKube2skyUnavailable(t *testing.T) {
 
 // Services with three pages of keys are written, adopted by the next process, and deleted.
 func TestKube2skyLarge(t *testing.T) {
+	t.Parallel()
 	srv, s := start(t), startKeyReader(t)
 	w := writer(t, srv)
 	add(t, w.CoreV1().Namespaces(), namespace("shop"))

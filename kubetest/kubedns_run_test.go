@@ -131,6 +131,7 @@ func (w clusterWriter) fill() {
 // ExternalName, too, also while the API server is unavailable. SIGTERM ends each
 // program.
 func TestKubeDNSPod(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	writer(t, srv).fill()
 	world := upstream(t, "www.example. 60 IN A 203.0.113.1", "1.113.0.203.in-addr.arpa. 60 IN PTR www.example.")
@@ -221,6 +222,7 @@ func TestKubeDNSPod(t *testing.T) {
 // The real dnsmasq in front of our kube-dns, as in a pod with one image that has
 // been replaced, and our sidecar beside them.
 func TestKubeDNSBehindDnsmasq(t *testing.T) {
+	t.Parallel()
 	dnsmasq := debian.Program(t, "dnsmasq")
 	srv := start(t)
 	writer(t, srv).fill()
@@ -253,6 +255,7 @@ func TestKubeDNSBehindDnsmasq(t *testing.T) {
 // names, and exited after a minute. Here only names that depend on the data get
 // SERVFAIL, without a time limit.
 func TestKubeDNSWithoutAPIServer(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	writer(t, srv).fill()
 	srv.StopAPI()
@@ -279,6 +282,7 @@ func TestKubeDNSWithoutAPIServer(t *testing.T) {
 // With --config-map, one object is followed by its name: in kube-dns any other
 // object of the namespace changed the configuration, and its deletion reset it.
 func TestKubeDNSConfigMapFromAPI(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	w.fill()
@@ -322,6 +326,7 @@ func TestKubeDNSConfigMapFromAPI(t *testing.T) {
 // A ConfigMap alternates between valid and invalid data: the last valid state is
 // served, each change is logged once, and no query is lost.
 func TestKubeDNSConfigAlternates(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	writer(t, srv).fill()
 	world := upstream(t, "www.example. 1 IN A 203.0.113.1", "db.acme.example. 1 IN A 203.0.113.1")
@@ -361,6 +366,7 @@ func TestKubeDNSConfigAlternates(t *testing.T) {
 // A hosts file in a ConfigMap, with dnsmasq's option, is read again when it
 // changes, which required a new pod.
 func TestNannyHostsFileChanges(t *testing.T) {
+	t.Parallel()
 	world := upstream(t, "www.example. 60 IN A 203.0.113.1")
 	maps := newVolume(t, map[string]string{"key": "10.2.0.1 node1.hadoop\n"})
 	port := freeport.Reserve(t)
@@ -387,6 +393,7 @@ func version(t *testing.T, at, name string) string {
 }
 
 func TestKubeDNSChaos(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	writer(t, srv).fill()
 	p := newPod(t, srv)

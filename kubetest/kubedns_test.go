@@ -85,6 +85,7 @@ func (k *kubeDNS) hasMetric(line string) bool {
 // nothing, nor does an outage of the API server, and its deletion restores the
 // defaults.
 func TestKubeDNSConfigMap(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	maps := writer(t, srv).CoreV1().ConfigMaps("kube-system")
 	write := func(name string, create bool, server string) {

@@ -118,6 +118,7 @@ func has(store cache.Store, key string) func() bool {
 }
 
 func TestRestartKeepsPortAndReflectorReconnects(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	k := client(t, srv.Config())
 	put(t, k, "a", "before")
@@ -160,6 +161,7 @@ func TestRestartKeepsPortAndReflectorReconnects(t *testing.T) {
 }
 
 func TestExpired(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	k := client(t, srv.Config())
 	old := put(t, k, "a", "old").ResourceVersion
@@ -199,6 +201,7 @@ func TestExpired(t *testing.T) {
 }
 
 func TestKubeconfigAndCA(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	path, err := srv.Kubeconfig()
 	if err != nil {
@@ -218,6 +221,7 @@ func TestKubeconfigAndCA(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it builds the API server")
 	}

@@ -13,6 +13,7 @@ import (
 
 // With a node's name the API server delivers the Pods of that node, and that Node.
 func TestClusterOfNode(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	add(t, w.CoreV1().Namespaces(), namespace("shop"))
@@ -62,6 +63,7 @@ func TestClusterOfNode(t *testing.T) {
 // names of endpoints always. A node that starts while the API server is away is no worse
 // than one without data.
 func TestServerOnlyServices(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	add(t, w.CoreV1().Namespaces(), namespace("shop"))

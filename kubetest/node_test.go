@@ -20,6 +20,7 @@ import (
 // The API server omits the unused fields of Nodes from lists and watches: a
 // node's status has thousands of bytes and changes all the time.
 func TestClusterNodes(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	const image = "registry.example/in-the-status-of-a-node"

@@ -40,6 +40,7 @@ func addClient(t *testing.T, w kubernetes.Interface) {
 // namespace decides nothing for its pods; an error keeps the last valid state and is told by an Event; and
 // all stays while the API server is away, and over a reload.
 func TestPolicyObjects(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	for _, name := range []string{"team-a", "team-b"} {
@@ -93,6 +94,7 @@ func TestPolicyObjects(t *testing.T) {
 // ClusterNetworkPolicies decide once their definition is there, and as long as it is. A rule that does not
 // decide about names is told by an Event.
 func TestPolicyClusterNetworkPolicies(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	add(t, w.CoreV1().Namespaces(), namespace("team-a"))

@@ -21,6 +21,7 @@ import (
 
 // TestProxy applies each fault once, and removes it.
 func TestProxy(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	p, err := NewProxy(srv)
 	if err != nil {
@@ -236,6 +237,7 @@ func testDelay(t *testing.T, p *Proxy, k kubernetes.Interface) {
 
 // TestProxyCloses closes a proxy with a stalled request and an open watch.
 func TestProxyCloses(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	p, err := NewProxy(srv)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 // The command query resolves as a pod of the API server: with its namespace, its dnsConfig
 // and the address of the Service kube-dns.
 func TestQueryPod(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	add(t, w.CoreV1().Namespaces(), namespace("shop"))

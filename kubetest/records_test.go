@@ -64,6 +64,7 @@ func asSeamark(t *testing.T, srv *Server) string {
 // Records of ConfigMaps and DNSEndpoints appear, change and end, also when the definition of
 // DNSEndpoint comes late and goes; and stay while the API server is away, and over a reload.
 func TestRecordsObjects(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	w := writer(t, srv)
 	for _, name := range []string{"team-a", "team-b"} {
@@ -138,6 +139,7 @@ func TestRecordsObjects(t *testing.T) {
 
 // The Role of the documentation is what a server needs, and its Events reach the objects.
 func TestRecordsRole(t *testing.T) {
+	t.Parallel()
 	srv := start(t)
 	k := client(t, srv.Config())
 	add(t, k.CoreV1().Namespaces(), namespace("team-a"))

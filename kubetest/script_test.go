@@ -21,6 +21,7 @@ import (
 // Every script of the corpus against the live API; the replies must equal those
 // of a server that reads a folder.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../testdata/script/*.txt")
 	if err != nil {
 		t.Fatal(err)

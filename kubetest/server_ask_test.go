@@ -164,7 +164,7 @@ func (l *queryLoad) send(network string, lookups []lookup, from int) {
 		select {
 		case <-l.done:
 			return
-		case <-time.After(500 * time.Microsecond): // a load, not a flood
+		case <-time.After(2 * time.Millisecond): // a load, not a flood
 		}
 		q := lookups[i%len(lookups)]
 		reply, _, err := client.ExchangeWithConn(q.message(), conn)

@@ -24,6 +24,7 @@ type step struct {
 // Objects of every kind are created, changed and deleted, and each change is
 // answered within a second, under a load of queries for unrelated names.
 func TestServerChanges(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	w.shop()
@@ -193,6 +194,7 @@ func importSteps(w clusterWriter) []step {
 // Slices may exist before their Service: there is no name until it exists, and
 // then all of its names at once.
 func TestServerSlicesFirst(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	w.shop()
@@ -234,6 +236,7 @@ func TestServerSlicesFirst(t *testing.T) {
 
 // A slice is moved to another Service.
 func TestServerSliceMoves(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	w.shop()

@@ -12,6 +12,7 @@ import (
 // While the API server does not respond, a process that takes over answers from the
 // objects of the old one, which leaves the file of the snapshot to it. Later changes are seen.
 func TestServerHandoverWithoutAPI(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	w.shop()

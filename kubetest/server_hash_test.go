@@ -14,6 +14,7 @@ import (
 // Two replicas with equal data have equal hashes, whatever the order and the number of the
 // changes that each has received. One that has missed a change has another hash.
 func TestServerRecordsHash(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	w.shop()

@@ -77,6 +77,7 @@ func behindBarrier(t *testing.T, p *Proxy, options ...string) (most int, third t
 
 // The limits of requests apply to the server's watches, three here.
 func TestServerLimits(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	writer(t, api).shop()
 	p := must(NewProxy(api))(t)

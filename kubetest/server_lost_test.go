@@ -12,6 +12,7 @@ import (
 // until another list confirms the loss; if that list has the data again, they
 // stay.
 func TestServerLostData(t *testing.T) {
+	t.Parallel()
 	for _, restored := range []bool{true, false} {
 		t.Run(fmt.Sprintf("restored %v", restored), func(t *testing.T) {
 			t.Parallel()

@@ -17,6 +17,7 @@ import (
 // The API server crashes: known names are answered and the server stays ready.
 // Changes after the API server's return are seen.
 func TestServerOutage(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	w.shop()
@@ -54,6 +55,7 @@ func TestServerOutage(t *testing.T) {
 // do not fall through meanwhile, other zones are answered, and all names are
 // answered soon after the API server's start.
 func TestServerStartsBeforeAPI(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	w.shop()
@@ -179,6 +181,7 @@ func (g *watchGap) after() []lookup {
 
 // The resumed watch has the changes of a gap that the API server remembers.
 func TestServerWatchResumes(t *testing.T) {
+	t.Parallel()
 	g := openGap(t)
 	g.change()
 	g.proxy.Set(Faults{})
@@ -193,6 +196,7 @@ func TestServerWatchResumes(t *testing.T) {
 // The same with a compacted history: the watch gets 410 Expired, and a list
 // detects the deletions.
 func TestServerWatchExpired(t *testing.T) {
+	t.Parallel()
 	g := openGap(t)
 	g.change()
 	g.forget()

@@ -14,6 +14,7 @@ import (
 // A reload that leaves the kubernetes directive unchanged keeps its watches and
 // its data, and loses no query.
 func TestServerReloadKeepsWatch(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	w.shop()
@@ -50,6 +51,7 @@ func TestServerReloadKeepsWatch(t *testing.T) {
 // After a reload that changes the directive, the new data are complete before
 // they are served: no client sees SERVFAIL or a part of the cluster.
 func TestServerReloadChanges(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	w.shop()
@@ -83,6 +85,7 @@ func TestServerReloadChanges(t *testing.T) {
 
 // A reload that fails after the new data were requested changes nothing.
 func TestServerReloadFails(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	w.shop()
@@ -112,6 +115,7 @@ func TestServerReloadFails(t *testing.T) {
 // With the API server away, a reload with other options for the cluster fails,
 // and the old data are served.
 func TestServerReloadWithoutAPI(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	w.shop()
@@ -137,6 +141,7 @@ func TestServerReloadWithoutAPI(t *testing.T) {
 // The directive's options select the objects that make names, reverse names
 // included.
 func TestServerSelects(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	for i, ns := range []string{"red", "green", "blue"} {
@@ -224,6 +229,7 @@ func TestServerSelects(t *testing.T) {
 
 // The server uses TLS with the directive's files.
 func TestServerEndpointTLS(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	writer(t, api).shop()
 	cert, key := certificate(t, api)

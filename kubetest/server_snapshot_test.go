@@ -11,6 +11,7 @@ import (
 // A server starts from its snapshot while the API server is away: it is ready and answers
 // every name. The first lists correct what has changed since.
 func TestServerStartsFromSnapshot(t *testing.T) {
+	t.Parallel()
 	api := start(t)
 	w := writer(t, api)
 	w.shop()

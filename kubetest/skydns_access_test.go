@@ -15,6 +15,7 @@ import (
 // A client without a certificate, or with one of another CA, is rejected and logs the
 // reason. Renewed files, including the CA's, are used for the next connection.
 func TestEtcdTLS(t *testing.T) {
+	t.Parallel()
 	s := newDNSStore(t, EtcdOptions{TLS: true})
 	s.putStableNames()
 	cert, key, ca := s.ClientTLS()
@@ -88,6 +89,7 @@ func TestEtcdTLS(t *testing.T) {
 // true of a user without permission to read the keys, and when authentication is
 // enabled or disabled.
 func TestEtcdPasswords(t *testing.T) {
+	t.Parallel()
 	s := newDNSStore(t, EtcdOptions{Username: "root", Password: "secret"})
 	s.putStableNames()
 	try := func(what string, do func(context.Context) error) { t.Helper(); s.retry(what, do) }
@@ -144,6 +146,7 @@ func TestEtcdPasswords(t *testing.T) {
 // etcd starts after the server: until then names in its zones are SERVFAIL, and
 // others are answered.
 func TestEtcdStartsLater(t *testing.T) {
+	t.Parallel()
 	at := freeAddress(t)
 	d := serve(t, etcdCorefile([]string{at})+"other.test {\n whoami\n}\n")
 	d.check(lookupA("stays0.skydns.test", "SERVFAIL"), lookupA("other.test", "NOERROR"))
@@ -166,6 +169,7 @@ func TestEtcdStartsLater(t *testing.T) {
 // has its keys before it answers; one whose etcd is unreachable fails, and the
 // old plan continues.
 func TestEtcdReload(t *testing.T) {
+	t.Parallel()
 	s := newDNSStore(t, EtcdOptions{})
 	s.putStableNames()
 	for i := range 20 {

@@ -14,6 +14,7 @@ import (
 // Each member crashes and restarts under load, the leader first: no query is
 // lost, and writes are seen.
 func TestEtcdMembersCrash(t *testing.T) {
+	t.Parallel()
 	s := newDNSStore(t, EtcdOptions{})
 	s.putStableNames()
 	d := serve(t, etcdCorefile(s.Endpoints()))
@@ -47,6 +48,7 @@ func TestEtcdMembersCrash(t *testing.T) {
 // A member is partitioned, silently or not, from the server or from the other
 // members: the others are used.
 func TestEtcdPartitions(t *testing.T) {
+	t.Parallel()
 	s := newDNSStore(t, EtcdOptions{})
 	s.putStableNames()
 	d := serve(t, etcdCorefile(s.Endpoints()))
@@ -75,6 +77,7 @@ func TestEtcdPartitions(t *testing.T) {
 // All members are unavailable: the last state is served, and one line is logged. A
 // server that starts then answers SERVFAIL until they are back.
 func TestEtcdUnavailable(t *testing.T) {
+	t.Parallel()
 	s := newDNSStore(t, EtcdOptions{})
 	s.putStableNames()
 	s.put("changes.skydns.test", `{"host":"10.9.0.1"}`)
@@ -141,6 +144,7 @@ func (d *daemon) checkWarnings() {
 // The server is partitioned, and its revision is compacted when it is back: it
 // lists again. Deleted keys are gone, and others are always answered.
 func TestEtcdCompaction(t *testing.T) {
+	t.Parallel()
 	s := newDNSStore(t, EtcdOptions{})
 	s.putStableNames()
 	for i := range 100 {
@@ -175,6 +179,7 @@ func TestEtcdCompaction(t *testing.T) {
 
 // Writes fail: every query is answered.
 func TestEtcdQuota(t *testing.T) {
+	t.Parallel()
 	s := newDNSStore(t, EtcdOptions{Quota: 4 << 20})
 	s.putStableNames()
 	d := serve(t, etcdCorefile(s.Endpoints()))
@@ -202,6 +207,7 @@ func TestEtcdQuota(t *testing.T) {
 
 // etcd is restored from a backup: keys that the backup lacks are deleted.
 func TestEtcdRestoredFromBackup(t *testing.T) {
+	t.Parallel()
 	first := startKeyReader(t)
 	for i := range 50 {
 		first.put(fmt.Sprintf("test/skydns/n%d", i), `{"host":"10.0.0.1"}`)
@@ -222,6 +228,7 @@ func TestEtcdRestoredFromBackup(t *testing.T) {
 // With watch off, or with more keys than the limit, each query reads etcd, also
 // while members crash.
 func TestEtcdWithoutWatch(t *testing.T) {
+	t.Parallel()
 	s := newDNSStore(t, EtcdOptions{})
 	s.putStableNames()
 	off := serve(t, etcdCorefile(s.Endpoints(), "watch off"))
@@ -277,6 +284,7 @@ func TestEtcdWithoutWatch(t *testing.T) {
 // A name has more keys below it than one response contains: the requested record
 // may be the last one.
 func TestEtcdWithoutWatchManyKeys(t *testing.T) {
+	t.Parallel()
 	s := newDNSStore(t, EtcdOptions{})
 	const keys = 5500
 	var puts []clientv3.Op

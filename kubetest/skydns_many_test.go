@@ -64,6 +64,7 @@ func manyName(i int) string { return fmt.Sprintf("service-%d.team-%d.svc.cluster
 // The server's program with many keys: every name is answered, before and after a partition, and
 // the test logs the cost.
 func TestEtcdManyKeys(t *testing.T) {
+	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "seamark")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/seamark")
 	build.Dir = ".."

@@ -148,6 +148,7 @@ func digest(m *dns.Msg) []string {
 // keys in a real etcd, by UDP and TCP, from memory and by a request for each
 // query. With -coredns they are CoreDNS's answers, except those that are marked as different.
 func TestEtcdReplay(t *testing.T) {
+	t.Parallel()
 	s := startKeyReader(t)
 	files := must(filepath.Glob("../directive/etcd/testdata/skydns/*.txt"))(t)
 	if len(files) < 5 {

@@ -47,6 +47,7 @@ func (s *keyReader) deleteKey(key string, options ...clientv3.OpOption) {
 // The command has SkyDNS's flags, environment, records, special names and metrics, and
 // ends with SIGTERM.
 func TestSkyDNS(t *testing.T) {
+	t.Parallel()
 	s := startKeyReader(t)
 	world := upstream(t, "www.example. 60 IN A 203.0.113.1", "1.113.0.203.in-addr.arpa. 60 IN PTR www.example.", "short. 60 IN A 203.0.113.9")
 	s.put("test/skydns/east/web/1", `{"host":"10.0.0.1","port":80}`)
@@ -104,6 +105,7 @@ func TestSkyDNS(t *testing.T) {
 // The configuration in etcd overrides the flags, and is followed; an invalid one
 // is logged once, and the previous one is kept.
 func TestSkyDNSConfiguration(t *testing.T) {
+	t.Parallel()
 	s := startKeyReader(t)
 	world := upstream(t, "www.example. 60 IN A 203.0.113.1")
 	s.put("test/skydns/web", `{"host":"10.0.0.1"}`)
@@ -140,6 +142,7 @@ func TestSkyDNSConfiguration(t *testing.T) {
 // Stub zones in etcd are added, changed and deleted, and precede local names;
 // they are those of the configured domain.
 func TestSkyDNSStubZones(t *testing.T) {
+	t.Parallel()
 	s := startKeyReader(t)
 	one := upstream(t, "a.stub.example. 60 IN A 203.0.113.1", "web.skydns.test. 60 IN A 203.0.113.7")
 	two := upstream(t, "a.stub.example. 60 IN A 203.0.113.2", "b.east.example. 60 IN A 203.0.113.3")
@@ -177,6 +180,7 @@ func TestSkyDNSStubZones(t *testing.T) {
 // The flags for TLS and a password work. The program starts without etcd, and keeps
 // running when etcd becomes unavailable.
 func TestSkyDNSAccess(t *testing.T) {
+	t.Parallel()
 	c := newDNSStore(t, EtcdOptions{TLS: true, Username: "dns", Password: "secret"})
 	c.putStableNames()
 	cert, key, ca := c.ClientTLS()
@@ -206,6 +210,7 @@ func TestSkyDNSAccess(t *testing.T) {
 
 // SIGTERM ends the program while etcd accepts connections and does not reply.
 func TestSkyDNSTerminatedWithoutEtcd(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
@@ -238,6 +243,7 @@ func TestSkyDNSTerminatedWithoutEtcd(t *testing.T) {
 
 // An accepted connection shows that the program runs and waits for etcd.
 func TestSkyDNSInvalidFlags(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ args, env, want string }{
 		{"-dnssec=Kskydns", "", "-dnssec: this command does not sign answers"},
 		{"-systemd", "", "-systemd: skydns does not accept sockets from systemd"},

@@ -134,6 +134,7 @@ func (d *daemon) ttl(q lookup) uint32 {
 // Keys are created, changed and deleted, one by one, in transactions and as whole
 // trees, and every kind of answer occurs.
 func TestEtcdChanges(t *testing.T) {
+	t.Parallel()
 	s := newDNSStore(t, EtcdOptions{})
 	s.putStableNames()
 	s.put("x.web.skydns.test", `{"host":"10.1.0.1","port":80}`)
@@ -230,6 +231,7 @@ func TestEtcdChanges(t *testing.T) {
 // A key with a lease has the remaining time as its TTL, within the directive's
 // bounds, and is deleted when the lease ends.
 func TestEtcdLeases(t *testing.T) {
+	t.Parallel()
 	s := newDNSStore(t, EtcdOptions{})
 	grant := func(seconds int64) clientv3.LeaseID {
 		return must(s.writer.Grant(t.Context(), seconds))(t).ID

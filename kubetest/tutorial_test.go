@@ -13,6 +13,7 @@ var console = regexp.MustCompile("(?s)```console\n(.*?)```")
 // TestClusterTutorial performs docs/tutorials/cluster.md. The commands kind and make are
 // not run: the cluster is the test's, in which Seamark answers for CoreDNS's pods, too.
 func TestClusterTutorial(t *testing.T) {
+	t.Parallel()
 	d := newDNSCluster(t)
 	add(t, d.k.CoreV1().Namespaces(), namespace("kube-system"))
 	d.coredns("kube-system")

@@ -23,6 +23,7 @@ import (
 // The command ui finds a ready pod by its labels, and opens the page of its directive admin
 // through the API server.
 func TestUIPortForward(t *testing.T) {
+	t.Parallel()
 	api, admin := start(t), freeAddress(t)
 	serve(t, ". {\n admin "+admin+"\n whoami\n}\n")
 	k := client(t, api.Config())
