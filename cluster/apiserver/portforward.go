@@ -26,94 +26,162 @@ const (
 
 // A Forwarder opens TCP connections to a port of a pod through the API server, as kubectl
 // port-forward does: the pod need not be reachable. All connections share one to the API
-// server, which Dial opens, and opens again after an error. It is for commands. Its methods may be
+// server, which Dial opens, and opens again after an error of its own. It is for commands. Its methods may be
 // called from several goroutines.
 type Forwarder struct {
 	options cluster.Options
 	pod     cluster.Key
 	port    int
 
+	opening chan struct{} // holds a value while Dial opens stream
+
 	mu        sync.Mutex
-	stream    httpstream.Connection
+	stream    httpstream.Connection // nil before the first Dial, and after an error
 	requestID int
 }
 
 // PortForward returns a Forwarder to a port of a pod. It needs the permission to create
 // pods/portforward.
 func PortForward(o cluster.Options, pod cluster.Key, port int) *Forwarder {
-	return &Forwarder{options: o, pod: pod, port: port}
+	return &Forwarder{options: o, pod: pod, port: port, opening: make(chan struct{}, 1)}
 }
 
 // Close closes all connections.
 func (f *Forwarder) Close() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.stream != nil {
-		_ = f.stream.Close()
+	stream := f.stream
+	f.mu.Unlock()
+	f.discard(stream)
+}
+
+// discard closes the connection to the API server, unless it is another one by now: the next Dial opens one.
+func (f *Forwarder) discard(stream httpstream.Connection) {
+	f.mu.Lock()
+	same := stream != nil && f.stream == stream
+	if same {
 		f.stream = nil
+	}
+	f.mu.Unlock()
+
+	if same {
+		_ = stream.Close()
 	}
 }
 
 // Dial opens a connection. It ignores the network and the address.
 func (f *Forwarder) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.open(ctx); err != nil {
-		return nil, fmt.Errorf("forwarding port %d of the pod %v: %w", f.port, f.pod, err)
-	}
-	f.requestID++
-	headers := http.Header{}
-	headers.Set("streamType", "error")
-	headers.Set("port", strconv.Itoa(f.port))
-	headers.Set("requestID", strconv.Itoa(f.requestID))
-	failures, err := f.stream.CreateStream(headers)
+	conn, err := f.dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("forwarding port %d of the pod %v: %w", f.port, f.pod, err)
 	}
-	_ = failures.Close() // no data is sent on it
-	headers.Set("streamType", "data")
-	data, err := f.stream.CreateStream(headers)
-	if err != nil {
-		_ = failures.Reset()
-		return nil, fmt.Errorf("forwarding port %d of the pod %v: %w", f.port, f.pod, err)
-	}
-	return &forwardedConn{Stream: data, failures: failures, all: f.stream}, nil
+	return conn, nil
 }
 
-// open opens the connection to the API server unless it is open. f.mu is held.
-func (f *Forwarder) open(ctx context.Context) error {
-	if f.stream != nil {
+func (f *Forwarder) dial(ctx context.Context) (net.Conn, error) {
+	stream, id, err := f.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	// CreateStream has no context: on a path that is lost it waits half a minute.
+	var conn net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		conn, err = forward(stream, f.port, id)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		f.discard(stream)
+		return nil, ctx.Err()
+	}
+
+	if err != nil {
+		f.discard(stream)
+	}
+	return conn, err
+}
+
+// forward opens the connection with a number over the connection to the API server.
+func forward(stream httpstream.Connection, port, id int) (net.Conn, error) {
+	headers := http.Header{}
+	headers.Set("streamType", "error")
+	headers.Set("port", strconv.Itoa(port))
+	headers.Set("requestID", strconv.Itoa(id))
+	failures, err := stream.CreateStream(headers)
+	if err != nil {
+		return nil, err
+	}
+	_ = failures.Close() // no data is sent on it
+
+	headers.Set("streamType", "data")
+	data, err := stream.CreateStream(headers)
+	if err != nil {
+		_ = failures.Reset()
+		return nil, err
+	}
+	return &forwardedConn{Stream: data, failures: failures, all: stream}, nil
+}
+
+// open returns the connection to the API server, which it opens unless it is open, and a number that no
+// other call has returned.
+func (f *Forwarder) open(ctx context.Context) (httpstream.Connection, int, error) {
+	select {
+	case f.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	defer func() { <-f.opening }()
+
+	f.mu.Lock()
+	stream := f.stream
+	f.requestID++
+	id := f.requestID
+	f.mu.Unlock()
+	if stream != nil {
 		select {
-		case <-f.stream.CloseChan():
+		case <-stream.CloseChan():
 		default:
-			return nil
+			return stream, id, nil
 		}
 	}
 
+	stream, err := f.connect(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	f.mu.Lock()
+	f.stream = stream
+	f.mu.Unlock()
+	return stream, id, nil
+}
+
+// connect opens a connection to the API server.
+func (f *Forwarder) connect(ctx context.Context) (httpstream.Connection, error) {
 	config, err := restConfig(f.options)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	config.UserAgent = userAgent()
 	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, portForwardTimeout)
 	defer cancel()
 	path := "/api/v1/namespaces/" + f.pod.Namespace + "/pods/" + f.pod.Name + "/portforward"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base.JoinPath(path).String(), nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	client := &http.Client{Transport: transport}
-	f.stream, _, err = spdy.NegotiateStreaming(upgrader, client, request, portForwardProtocol)
-	return err
+	stream, _, err := spdy.NegotiateStreaming(upgrader, &http.Client{Transport: transport}, request, portForwardProtocol)
+	return stream, err
 }
 
 // A forwardedConn is a connection through a Forwarder. It has no deadlines: SetDeadline and

@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -8,7 +10,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
@@ -167,5 +171,74 @@ func TestPortForwardForbidden(t *testing.T) {
 	_, err := f.Dial(t.Context(), "tcp", "")
 	if err == nil || !strings.HasPrefix(err.Error(), "forwarding port 53 of the pod shop/web: ") || !strings.Contains(err.Error(), "cannot create resource pods/portforward") {
 		t.Errorf("Dial: got error %v, want that of the API server", err)
+	}
+}
+
+// A path to the API server that is lost without a reset costs a call of Dial its context, and no other call
+// anything: the next one opens a new connection.
+func TestPortForwardPathLost(t *testing.T) {
+	address, stop := echo(t)
+	defer stop()
+	server := httptest.NewUnstartedServer(&kubelet{t: t, target: address})
+	path := &losing{Listener: server.Listener}
+	server.Listener = path
+	server.Start()
+	defer server.Close()
+	f := PortForward(cluster.Options{Endpoint: server.URL}, cluster.Key{Namespace: "kube-system", Name: "dns"}, 53)
+	defer f.Close()
+
+	first, err := f.Dial(t.Context(), "tcp", "ignored")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	path.lost.Store(true)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := f.Dial(ctx, "tcp", "ignored"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Dial on the lost path: got error %v, want the context's", err)
+	}
+
+	second, err := f.Dial(t.Context(), "tcp", "ignored")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	buf := make([]byte, 1)
+	if _, err := second.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(second, buf); err != nil || buf[0] != 'x' {
+		t.Errorf("on a new path: got %q, error %v, want x", buf, err)
+	}
+}
+
+// losing is a listener whose first connection delivers nothing more once it is lost.
+type losing struct {
+	net.Listener
+	lost     atomic.Bool
+	accepted atomic.Int32
+}
+
+func (l *losing) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil || l.accepted.Add(1) > 1 {
+		return conn, err
+	}
+	return lostConn{conn, l}, nil
+}
+
+type lostConn struct {
+	net.Conn
+	path *losing
+}
+
+func (c lostConn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		if !c.path.lost.Load() || err != nil {
+			return n, err
+		}
 	}
 }

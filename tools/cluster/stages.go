@@ -89,8 +89,8 @@ func (c *cluster) run(ctx context.Context, stages []stage, begin func(name strin
 	return nil
 }
 
-// undoAll undoes the stages that have begun, in reverse. An error does not stop it, but keeps
-// the state file, so that it can be repeated.
+// undoAll undoes the stages that have begun, in reverse. It stops at an error. The state file, which the first
+// stage has made, is then still there, so that it can be repeated.
 func (c *cluster) undoAll(stages []stage) error {
 	for _, s := range slices.Backward(stages) {
 		if s.undo == nil || !slices.Contains(c.Begun, s.name) {

@@ -29,8 +29,8 @@ type Key struct {
 	Tag   uint16
 	// SEP is the flag of a key-signing key (RFC 4034 §2.1.1).
 	SEP bool
-	// Weak is the mnemonic of an algorithm that must not be used for new zones
-	// (RFC 8624 §3.1), or "".
+	// Weak is the mnemonic of an algorithm with SHA-1, which validators may not accept
+	// (RFC 9905), or "".
 	Weak string
 
 	public  *dns.DNSKEY
@@ -116,7 +116,7 @@ func (k *Key) check() error {
 }
 
 func (k *Key) readPrivate(path string) error {
-	text, err := watch.Read(path, 1<<20) // opening a named pipe would block
+	text, err := watch.Read(path, 1<<20) // its least limit; os.ReadFile would block at a named pipe
 	if err == nil && len(text) > maxPrivate {
 		err = errors.New("not a file with a key")
 	}
@@ -168,12 +168,11 @@ func parsePrivate(public *dns.DNSKEY, text string) crypto.Signer {
 	return nil
 }
 
-// DS returns the RDATA of the DS record for the key in a zone, with a digest type of
-// RFC 4034 or 4509; "" if the type is unknown.
-func (k *Key) DS(zone wire.Name, digest uint8) string {
+// ds returns the RDATA of the DS record for the key in a zone, with a digest of SHA-256 (RFC 4509).
+func (k *Key) ds(zone wire.Name) string {
 	key := *k.public
 	key.Hdr.Name = zone.String()
-	ds := key.ToDS(digest)
+	ds := key.ToDS(dns.SHA256)
 	if ds == nil {
 		return ""
 	}

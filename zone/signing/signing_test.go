@@ -77,11 +77,8 @@ func TestDS(t *testing.T) {
 	}
 	ds := public.ToDS(dns.SHA256)
 	want, err := pack(ds)
-	if got := k.DS("\x07example\x03org\x00", dns.SHA256); err != nil || got != want {
+	if got := k.ds("\x07example\x03org\x00"); err != nil || got != want {
 		t.Errorf("DS: got %x, want %x", got, want)
-	}
-	if got := k.DS("\x07example\x03org\x00", 99); got != "" {
-		t.Errorf("DS of an unknown digest: got %x, want nothing", got)
 	}
 }
 

@@ -122,7 +122,7 @@ func (w *writer) addApex(serial uint32) error {
 	var digests, keys []string
 	for _, k := range w.keys {
 		keys = append(keys, k.RData)
-		digests = append(digests, k.DS(soa.Owner, dns.SHA256))
+		digests = append(digests, k.ds(soa.Owner))
 	}
 	w.sets = append(w.sets,
 		RRset{soa.Owner, wire.TypeDNSKEY, soa.TTL, keys},
