@@ -47,9 +47,9 @@ type Options struct {
 	// of all namespaces or of Namespaces. "" selects no ConfigMap.
 	ConfigMapLabels string
 	DNSEndpoints    bool
-	// Published selects kinds of objects that publish hosts: Gateways, Routes and Ingresses. With them
-	// Services as Frontends, and for Gateways Namespaces with labels are delivered, and no other object.
-	// Without these kinds only Namespaces with labels and NetworkPolicies are delivered, as the set has them.
+	// Published selects objects by kind, and no others: Gateways, Routes and Ingresses, which publish hosts,
+	// Namespaces, with their labels, and NetworkPolicies. With one of the first three Services are delivered
+	// as Frontends, too, and with Gateways Namespaces.
 	Published KindSet
 	External  bool // keep the external addresses of Services
 	PodLabels bool // keep the labels of Pods

@@ -242,19 +242,20 @@ func (p *place) addStack() error {
 	if p == nil || p.stack {
 		return nil
 	}
-	p.stack = true
-	p.lot.resumed.leave(p)
-
+	p.stack = true // for wanted
 	size := int64(stackPlaces - 1)
 	if p.release != nil {
 		size = p.wanted()
 	}
-	err := p.add(size, false)
-	if err == nil {
-		p.endReserved()
+
+	if err := p.add(size, false); err != nil {
+		p.stack = false
+		p.lot.countRejected(err)
+		return err
 	}
-	p.lot.countRejected(err)
-	return err
+	p.lot.resumed.leave(p)
+	p.endReserved()
+	return nil
 }
 
 // endReserved ends the part of a Reserver.
@@ -301,7 +302,7 @@ func (p *place) start() {
 // run resumes the query, unless it awaits an event.
 func (p *place) run() {
 	waits := false
-	if p.recovered(func() { waits = p.await() }) {
+	if p.q.recovered(func() { waits = p.await() }) {
 		p.end()
 	} else if !waits {
 		p.resolve()
@@ -346,16 +347,16 @@ func (p *place) resolve() {
 		q.Answer.Reset(make([]byte, 0, usualReply), q.Question())
 	}
 
-	p.recovered(func() { q.resolve(ctx, q.floor) })
+	q.recovered(func() { q.resolve(ctx, q.floor) })
 	p.lot.resumed.leave(p) // the client may be slow to take the answer
 	p.end()
 }
 
 // recovered calls f. It reports whether f panicked; the answer is SERVFAIL then.
-func (p *place) recovered(f func()) (panicked bool) {
+func (q *Query) recovered(f func()) (panicked bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			p.q.failPanicked(cause)
+			q.failPanicked(cause)
 			panicked = true
 		}
 	}()
@@ -366,7 +367,7 @@ func (p *place) recovered(f func()) (panicked bool) {
 // end delivers the answer and frees the place.
 func (p *place) end() {
 	defer p.free()
-	p.recovered(func() { p.finished(p.q) })
+	p.q.recovered(func() { p.finished(p.q) })
 }
 
 func (p *place) free() {

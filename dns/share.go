@@ -131,9 +131,8 @@ func (s *Shared) Refresh(step int, finished func(c *Query)) bool {
 	c.at, c.floor = step+1, step+1
 	c.Answer.Reset(nil, c.Question())
 
-	p := &place{q: c}
 	waits := false
-	p.recovered(func() { waits = c.walk(c.floor) == Wait })
+	c.recovered(func() { waits = c.walk(c.floor) == Wait })
 	if !waits {
 		finished(c)
 		return true

@@ -105,7 +105,7 @@ func (t *tracedStep) ServeDNS(q *Query) Verdict {
 func (t *tracedStep) AwaitDNS(q *Query, wake func()) bool { return t.awaiter.AwaitDNS(q, wake) }
 
 func (t *tracedStep) Resolve(ctx context.Context, q *Query) error {
-	if t.handler == nil {
+	if t.handler == nil { // ServeDNS has not begun the step
 		t.begin(q)
 	}
 	err := t.resolver.Resolve(ctx, q)

@@ -193,7 +193,7 @@ func (c *limitedConn) CloseWrite() error {
 	return nil
 }
 
-// abort closes the connection in favour of another one. The kernel keeps no state.
+// abort resets the connection, so that the kernel keeps no state of it (TIME_WAIT).
 func (c *limitedConn) abort() {
 	c.handshake.end()
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {

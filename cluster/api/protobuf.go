@@ -26,7 +26,7 @@ func (o *Decoded) readMeta(m *protobuf.Message, label func(key, value []byte)) {
 				}
 			}
 		case 9:
-			meta.Bytes()
+			meta.Bytes() // an error, if it is none
 			o.Ending = true
 
 		case 11:

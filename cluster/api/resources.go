@@ -85,13 +85,17 @@ func (s Slimmer) resource(kind cluster.Kind) (r Resource) {
 	o := s.Options
 	switch kind {
 	case cluster.Namespaces:
-		if r = newResource(kind, readNamespace, s.Namespace); o.Published != 0 {
+		if o.Published == 0 {
+			r = newResource(kind, readNamespace, s.Namespace)
+		} else {
 			r = newResource(kind, readLabels, s.Namespace)
 			r.MetadataOnly = true
 		}
 		r.Labels = o.NamespaceLabels
 	case cluster.Services:
-		if r = newResource(kind, readService, s.Service); o.Published != 0 {
+		if o.Published == 0 {
+			r = newResource(kind, readService, s.Service)
+		} else {
 			r = newResource(kind, readFrontend, s.Frontend)
 		}
 		r.Labels = o.Labels
@@ -190,8 +194,8 @@ func (r Resource) Origins(found func(name string, o cluster.Origin)) Resource {
 	return r
 }
 
-// newResource returns the resource whose objects are decoded to In and slimmed to Out. Without read it
-// decodes JSON only.
+// newResource returns the resource whose objects are decoded to In and slimmed to Out. If read is nil, the
+// caller replaces ReadProtobuf.
 func newResource[In, Out any, PIn interface {
 	*In
 	Metadata() *Meta

@@ -23,7 +23,7 @@ type packer struct {
 	buf   []byte // the packed endpoints
 }
 
-func (p *packer) warn(msg string, value any) {
+func (p *packer) warnValue(msg string, value any) {
 	p.Slimmer.warn(msg, "EndpointSlice", p.slim.Namespace, p.slim.Name, value)
 }
 
@@ -46,7 +46,7 @@ func (p *packer) belongs(own, imported, source, kind string) bool {
 				"namespace", p.slim.Namespace, "name", p.slim.Name, "label", LabelImportCluster)
 		}
 		if p.names {
-			p.warn("Ignored names of an imported EndpointSlice", kind)
+			p.warnValue("Ignored names of an imported EndpointSlice", kind)
 			return false
 		}
 	}
@@ -70,7 +70,7 @@ func (p *packer) endpoint(ready bool, hostname, pod, zone string, target bool) c
 		e.Hostname = strings.ToLower(pod)
 	}
 	if e.Hostname != "" && len(validation.IsDNS1123Label(e.Hostname)) > 0 {
-		p.warn("Ignored invalid hostname of an endpoint", e.Hostname)
+		p.warnValue("Ignored invalid hostname of an endpoint", e.Hostname)
 		e.Hostname = ""
 	}
 	if p.Options.Zones {
@@ -97,14 +97,14 @@ func (p *packer) address(e cluster.Endpoint, text []byte) {
 		if name := strings.ToLower(strings.TrimSuffix(string(text), ".")); IsTarget(name) {
 			p.buf = cluster.AppendName(p.buf, name, e)
 		} else {
-			p.warn("Ignored invalid name of an endpoint", string(text))
+			p.warnValue("Ignored invalid name of an endpoint", string(text))
 		}
 		return
 	}
 	var ok bool
 	if e.Addr, ok = dotted(text); !ok {
 		if e.Addr, ok = parseAddr(string(text)); !ok {
-			p.warn("Ignored invalid IP address", string(text))
+			p.warnValue("Ignored invalid IP address", string(text))
 			return
 		}
 	}
@@ -228,7 +228,7 @@ func ShareName(name string, text []byte) string {
 	return string(text)
 }
 
-// readEndpoint calls Next and not NextIn, whose second call would cost it a fifth of its time.
+// readEndpoint calls Next. NextIn, which calls it, would cost a fifth of the time.
 func (p *packer) readEndpoint(m *protobuf.Message) {
 	ready, addresses := true, 0
 	var address, hostname, zone, hints []byte

@@ -39,7 +39,7 @@ func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.M
 // runFeeds runs one feed for each resource, or for each resource and namespace if the
 // options name namespaces.
 func runFeeds(
-	ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor, dial Dial, limits timeouts,
+	ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor, dial Dial, waits timeouts,
 ) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // the reflector's messages are logged by the feed
 	reporter := &reporter{board: m.Health, owner: sink, log: m.Log, metrics: m.Metrics, age: m.Age}
@@ -50,7 +50,7 @@ func runFeeds(
 	s.timed, _ = sink.(cluster.Programmed)
 	var feeds sync.WaitGroup
 	startFeed := func(r api.Resource, out feedSink) {
-		f := newFeed(r, client, reporter, s, out, limits)
+		f := newFeed(r, client, reporter, s, out, waits)
 		feeds.Go(func() { f.run(ctx) })
 		feeds.Go(func() { f.compareRegularly(ctx, cmp.Or(o.CompareInterval, compareInterval)) })
 	}

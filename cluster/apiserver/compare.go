@@ -96,10 +96,10 @@ func (v *versions) begin() (latest uint64, ok bool) {
 	return v.latest, true
 }
 
-// missed returns the number of objects that differ from a list, unless they have changed
+// missed returns the number of objects that differ from a list with their versions, unless they have changed
 // since the comparison began. final reports whether the watch has reached the version of
 // the list. ok is false if another list has ended the comparison.
-func (v *versions) missed(listed map[uint64]uint64, version uint64) (n int, final, ok bool) {
+func (v *versions) missed(listed map[uint64]uint64, listVersion uint64) (n int, final, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.changed == nil {
@@ -111,16 +111,16 @@ func (v *versions) missed(listed map[uint64]uint64, version uint64) (n int, fina
 		}
 	}
 	for hash, version := range listed {
-		if known, ok := v.known[hash]; !ok || known < version {
+		if known, ok := v.known[hash]; !ok || known < version { // the watch has not delivered it
 			differs(hash)
 		}
 	}
 	for hash, known := range v.known {
-		if _, ok := listed[hash]; !ok && known <= version {
+		if _, ok := listed[hash]; !ok && known <= listVersion { // a newer one cannot be in the list
 			differs(hash)
 		}
 	}
-	return n, v.latest >= version, true
+	return n, v.latest >= listVersion, true
 }
 
 // end ends a comparison.

@@ -124,8 +124,8 @@ func unavailable(status int) bool {
 	return false
 }
 
-// An unavailableError is the error of a request without a response from an API server. It hides
-// the cause from client-go, which treats some errors as the end of a watch and
+// An unavailableError is the error of a request without a response, or with one that unavailable
+// matches. It hides the cause from client-go, which treats some errors as the end of a watch and
 // retries others itself.
 type unavailableError struct {
 	cause  string

@@ -77,21 +77,17 @@ func appendDirective(lines []configLine, d corefile.Directive, path string, dept
 // command returns the arguments of on, with the command's program alone: its arguments, which a
 // quoted word may hold too, may be secrets.
 func command(args []corefile.Token) (words []string) {
-	for i, a := range args {
-		program, more := a.Text, len(args) > 2
-		if i == 1 {
-			fields := strings.Fields(a.Text)
-			if program = ""; len(fields) > 0 {
-				program = fields[0]
-			}
-			more = more || len(fields) > 1
-		}
-		if words = append(words, word(program)); i == 1 {
-			if more {
-				words = append(words, redact.Hidden)
-			}
-			break
-		}
+	if len(args) > 0 {
+		words = append(words, word(args[0].Text))
+	}
+	if len(args) < 2 {
+		return words
+	}
+
+	program := append(strings.Fields(args[1].Text), "")
+	words = append(words, word(program[0]))
+	if len(program) > 2 || len(args) > 2 {
+		words = append(words, redact.Hidden)
 	}
 	return words
 }

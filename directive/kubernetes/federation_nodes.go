@@ -56,8 +56,8 @@ func (l *nodeLocations) Put(_ cluster.Kind, objects ...cluster.Object) {
 	for _, o := range objects {
 		n := o.(*cluster.Node)
 		labels := ""
-		if index.IsDotted(n.Zone) && index.IsDotted(n.Region) {
-			labels = string(index.AppendDotted(index.AppendDotted(nil, n.Zone), n.Region))
+		if index.ValidLabels(n.Zone) && index.ValidLabels(n.Region) {
+			labels = string(index.AppendLabels(index.AppendLabels(nil, n.Zone), n.Region))
 		}
 		if l.nodes[n.Name] == labels {
 			continue // as after most lists, and with every heartbeat

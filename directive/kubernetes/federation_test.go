@@ -225,7 +225,7 @@ func TestFederationFollowsNodes(t *testing.T) {
 	is := func(want string) {
 		t.Helper()
 		got, err := p.location()
-		if want == "" && !errors.Is(err, errNoLabels) || want != "" && (err != nil || got != string(index.AppendDotted(nil, want))) {
+		if want == "" && !errors.Is(err, errNoLabels) || want != "" && (err != nil || got != string(index.AppendLabels(nil, want))) {
 			t.Errorf("%q, %v; want %s", got, err, want)
 		}
 	}

@@ -238,7 +238,7 @@ func (g *generator) serviceNames(e *index.Entry, to nameSet) {
 	sets := map[*index.PortSet]struct{}{}
 	for ports, ep := range e.Served() {
 		if zonal && ep.Zone != "" {
-			to.addZone(string(index.AppendDotted(nil, ep.Zone)))
+			to.addZone(string(index.AppendLabels(nil, ep.Zone)))
 		}
 		if _, known := sets[ports]; !known && e.Headless {
 			sets[ports] = struct{}{}
@@ -287,7 +287,7 @@ func (g *generator) endpointNames(e *index.Entry, ports *index.PortSet, label []
 	if g.kubeDNS && e.Headless {
 		g.portNames(ports, label, to)
 	}
-	to.add(index.AppendDotted(slices.Clip(label), ports.Cluster))
+	to.add(index.AppendLabels(slices.Clip(label), ports.Cluster))
 }
 
 // namesCost returns about the bytes of the names that endpointNames adds.

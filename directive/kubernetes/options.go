@@ -48,7 +48,7 @@ func (o *options) parseZonal(d corefile.Directive) error {
 	}
 	o.preferZone, o.Hints = true, true
 	if len(d.Args) > 1 {
-		if o.zone = strings.ToLower(d.Args[1].Text); !index.IsDotted(o.zone) {
+		if o.zone = strings.ToLower(d.Args[1].Text); !index.ValidLabels(o.zone) {
 			return d.Errorf("want the name of a topology zone, got %q", d.Args[1].Text)
 		}
 	}

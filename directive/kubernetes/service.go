@@ -150,7 +150,7 @@ func (s *serviceLookup) clusterEndpoint() result {
 	}
 	for _, g := range s.entry.Parts {
 		var room [wire.MaxName]byte
-		if g.Served > 0 && index.EndsIn(index.AppendDotted(room[:0], g.Ports.Cluster), name[:end]) {
+		if g.Served > 0 && index.EndsIn(index.AppendLabels(room[:0], g.Ports.Cluster), name[:end]) {
 			return answered
 		}
 	}

@@ -24,7 +24,7 @@ func (s *serviceLookup) srvRecords(sel *index.Selection) {
 // duplicates.
 func (s *serviceLookup) countSRV(sel *index.Selection) (n int) {
 	if sel.ClusterIPs {
-		if sel.Portless && len(s.target())+1+index.HashDigits > wire.MaxName {
+		if sel.Portless && len(s.target())+1+index.MaxHashLabel > wire.MaxName {
 			return 0 // the targets' names are too long
 		}
 
@@ -75,7 +75,7 @@ func (s *serviceLookup) writeSRV(n int, sel *index.Selection) {
 	a := &s.q.Answer
 	switch {
 	case sel.ClusterIPs && sel.Portless:
-		var room [1 + index.HashDigits]byte
+		var room [1 + index.MaxHashLabel]byte
 		for ip := range s.entry.ClusterIPs() {
 			if sel.MatchesClusterIP(ip) {
 				s.writeSRVTo(n, 0, s.appendLabel(room[:0], cluster.Endpoint{Addr: ip}), s.target())
@@ -97,7 +97,7 @@ func (s *serviceLookup) writeSRV(n int, sel *index.Selection) {
 			}
 			if target := (index.SRVTarget{Ports: c.Part.Ports,
 				Hostname: c.Endpoint.Hostname}); !target.Equals(before) && s.fits(c.Part.Ports, c.Endpoint) {
-				s.writePorts(n, ports, index.AppendDotted(s.appendLabel(room[:0], c.Endpoint), c.Part.Ports.Cluster))
+				s.writePorts(n, ports, index.AppendLabels(s.appendLabel(room[:0], c.Endpoint), c.Part.Ports.Cluster))
 				before = target
 			}
 		}
@@ -119,7 +119,7 @@ func (s *serviceLookup) writePorts(n int, ports []uint16, labels []byte) {
 func (s *serviceLookup) writeTargets(sel *index.Selection) {
 	switch {
 	case sel.ClusterIPs && sel.Portless:
-		var room [1 + index.HashDigits + 2]byte
+		var room [1 + index.MaxHashLabel + 2]byte
 		for ip := range s.entry.ClusterIPs() {
 			if sel.MatchesClusterIP(ip) {
 				s.writeGlue(s.appendLabel(room[:0], cluster.Endpoint{Addr: ip}), ip)
@@ -146,7 +146,7 @@ func (s *serviceLookup) writeTargets(sel *index.Selection) {
 		if !sel.Portless && len(c.Part.Ports.Ports) == 0 || !s.fits(c.Part.Ports, c.Endpoint) {
 			continue // not a target
 		}
-		s.writeGlue(index.AppendDotted(s.appendLabel(room[:0], c.Endpoint), c.Part.Ports.Cluster), c.Endpoint.Addr)
+		s.writeGlue(index.AppendLabels(s.appendLabel(room[:0], c.Endpoint), c.Part.Ports.Cluster), c.Endpoint.Addr)
 	}
 }
 
@@ -170,7 +170,7 @@ func (s *serviceLookup) fits(ports *index.PortSet, ep cluster.Endpoint) bool {
 	if 1+max(len(ep.Hostname), longest)+1+len(ports.Cluster)+name <= wire.MaxName {
 		return true
 	}
-	return len(index.AppendDotted(s.appendLabel(nil, ep), ports.Cluster))+name <= wire.MaxName
+	return len(index.AppendLabels(s.appendLabel(nil, ep), ports.Cluster))+name <= wire.MaxName
 }
 
 // writeSRVTo writes one of n SRV records, whose target is labels and name, not compressed

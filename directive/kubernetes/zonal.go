@@ -23,11 +23,11 @@ type nodeZone struct {
 }
 
 func (z *nodeZone) set(zone string) {
-	if zone == "" || !index.IsDotted(zone) {
+	if zone == "" || !index.ValidLabels(zone) {
 		z.labels.Store(nil)
 		return
 	}
-	labels := index.AppendDotted(nil, zone)
+	labels := index.AppendLabels(nil, zone)
 	z.labels.Store(&labels)
 }
 

@@ -112,11 +112,7 @@ func (r *record) append(q *dns.Query, d *data, s wire.Section) error {
 	a := &q.Answer
 	switch {
 	case r.atQuery:
-		f := &r.fixed
-		a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, f.Type, f.TTL, len(f.RData))
-		class := len(a.Buf) - 8
-		a.Buf[class], a.Buf[class+1] = byte(f.Class>>8), byte(f.Class)
-		a.AppendString(s, f.RData, 1)
+		r.fixed.AppendAs(a, wire.OwnerIsQuestion, s)
 		return nil
 	case r.template == nil:
 		r.fixed.Append(a, s)

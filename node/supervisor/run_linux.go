@@ -21,7 +21,8 @@ const (
 	checkInterval = 250 * time.Millisecond
 	// staleAfter is the age of the heartbeat at which the gate is closed.
 	staleAfter = 1200 * time.Millisecond
-	// hungAfter is the age of the heartbeat at which a worker is killed.
+	// hungAfter is the age of the heartbeat at which a worker that serves is killed. One that starts may wait
+	// for an API server, while the gate is closed.
 	hungAfter = 15 * time.Second
 )
 
@@ -42,7 +43,7 @@ func Run(o Options, caught func() bool) (Exit, error) {
 	if caught() {
 		return Exit{}, nil
 	}
-	runtime.GOMAXPROCS(1) // the others have caches of memory
+	runtime.GOMAXPROCS(1) // each of the others has a cache of memory
 	ReleaseMemory()
 	page, err := newPage()
 	if err != nil {

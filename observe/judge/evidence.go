@@ -16,7 +16,8 @@ import (
 // Evidence is what rules judge by.
 type evidence struct {
 	now      time.Time
-	values   map[string]float64 // by series, at present
+	values   map[string]float64  // by series, at present
+	families map[string][]series // values: see of
 	recorder *traffic.Recorder
 	failures []health.Failure // the last one of each upstream
 	judge    *Judge           // which is locked
@@ -24,48 +25,44 @@ type evidence struct {
 
 // A series is one of a family.
 type series struct {
+	name   string
 	labels map[string]string
 	value  float64
 }
 
 // of returns the series of a family, sorted by name, with their present values.
 func (e *evidence) of(family string) []series {
-	return e.each(family, func(_ string, value float64) float64 { return value })
-}
-
-// increase returns the series of a family, sorted by name, with the increase of their values in
-// the last time, or since the start.
-func (e *evidence) increase(family string, last time.Duration) []series {
-	before := e.judge.before(e.now.Add(-last))
-	return e.each(family, func(name string, value float64) float64 {
-		if i, ok := e.judge.names[name]; ok && i < len(before.values) {
-			return value - before.values[i]
+	if e.families == nil { // each name is parsed once, as there are some thousand
+		e.families = map[string][]series{}
+		for _, name := range slices.Sorted(maps.Keys(e.values)) {
+			f, labels := metrics.ParseSeries(name)
+			e.families[f] = append(e.families[f], series{name, labels, e.values[name]})
 		}
-		return value
-	})
+	}
+	return e.families[family]
 }
 
-func (e *evidence) each(family string, value func(name string, value float64) float64) (all []series) {
-	for _, name := range slices.Sorted(maps.Keys(e.values)) {
-		if f, labels := metrics.ParseSeries(name); f == family {
-			all = append(all, series{labels, value(name, e.values[name])})
+// increase returns the series of a family, sorted by name, with the increases of their values within the
+// window that ends now, or since the start.
+func (e *evidence) increase(family string, window time.Duration) []series {
+	before := e.judge.before(e.now.Add(-window))
+	all := slices.Clone(e.of(family))
+	for i, s := range all {
+		if at, ok := e.judge.names[s.name]; ok && at < len(before.values) {
+			all[i].value -= before.values[at]
 		}
 	}
 	return all
 }
 
-// before returns the oldest sample from a time on; the last one if there is none, and an empty one
-// before the first.
+// before returns the oldest sample from a time on; the last one if there is none.
 func (j *Judge) before(at time.Time) sample {
 	for _, s := range j.samples {
 		if !s.at.Before(at) {
 			return s
 		}
 	}
-	if n := len(j.samples); n > 0 {
-		return j.samples[n-1]
-	}
-	return sample{}
+	return j.samples[len(j.samples)-1]
 }
 
 // because returns the last error of an upstream as the end of a sentence; "" if there has been none.
@@ -77,7 +74,7 @@ func (e *evidence) because(to string) string {
 	return "; last error: " + f.Ago(e.now)
 }
 
-// failing returns the share of the replies of the last minute that are SERVFAIL; a few are none.
+// failing returns the share of the replies of the last minute that are SERVFAIL; 0 below minFailed of them.
 func (e *evidence) failing() float64 {
 	last, _ := e.recorder.Last(time.Minute, e.now)
 	if last.RCodes["SERVFAIL"] < minFailed {
@@ -86,15 +83,15 @@ func (e *evidence) failing() float64 {
 	return last.RCodes["SERVFAIL"] / max(1, last.Queries)
 }
 
-// lost returns the share of the queries of the last time that a number of them is.
-func (e *evidence) lost(n float64, last time.Duration) float64 {
-	all, _ := e.recorder.Last(last, e.now)
+// lost returns n as a share of the queries within the window that ends now.
+func (e *evidence) lost(n float64, window time.Duration) float64 {
+	all, _ := e.recorder.Last(window, e.now)
 	return min(1, n/max(1, all.Queries))
 }
 
-// covered returns how much of the last time is known.
-func (e *evidence) covered(last time.Duration) time.Duration {
-	return e.now.Sub(e.judge.before(e.now.Add(-last)).at)
+// covered returns the part of the window that ends now for which there are samples.
+func (e *evidence) covered(window time.Duration) time.Duration {
+	return e.now.Sub(e.judge.before(e.now.Add(-window)).at)
 }
 
 // sum returns the sums of series by the value of a label; "" if they have none.

@@ -44,7 +44,7 @@ type Judge struct {
 
 	mu      sync.Mutex
 	names   map[string]int // of series, with their place in a sample
-	samples []sample       // the oldest first
+	samples []sample       // the oldest first; New has taken the first
 	begun   map[key]span
 	logged  map[key]health.Condition // by run alone
 }

@@ -64,8 +64,13 @@ func ParseRecord(text string, origin wire.Name, ttl uint32) (Record, error) {
 // ancestor of it, the owner gets the spelling of the query.
 func (r *Record) Append(a *wire.Answer, s wire.Section) {
 	a.Buf = a.AppendOwner(a.Buf, []byte(r.Spelled))
-	class := len(a.Buf) + 2
-	a.Buf = wire.AppendRecordHeader(a.Buf, "", r.Type, r.TTL, len(r.RData))
+	r.AppendAs(a, "", s)
+}
+
+// AppendAs adds the record with another owner, for wire.AppendRecordHeader, to section s of a.
+func (r *Record) AppendAs(a *wire.Answer, owner string, s wire.Section) {
+	a.Buf = wire.AppendRecordHeader(a.Buf, owner, r.Type, r.TTL, len(r.RData))
+	class := len(a.Buf) - 8 // before the TTL and the length
 	a.Buf[class], a.Buf[class+1] = byte(r.Class>>8), byte(r.Class)
 	a.AppendString(s, r.RData, 1)
 }

@@ -51,7 +51,7 @@ func (s *Spec) findAlias(ix *Index, slices []Part) *Alias {
 				ep.Hostname = strings.ReplaceAll(name, ".", "-")
 			}
 			a.Labels[ep.Hostname] = true
-			a.Zones[string(AppendDotted(nil, ep.Zone))] = true
+			a.Zones[string(AppendLabels(nil, ep.Zone))] = true
 			a.Ports = unions.union(a.Ports, p.Ports)
 		}
 	}

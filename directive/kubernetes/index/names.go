@@ -169,16 +169,16 @@ func parseOctet(text []byte) (byte, bool) {
 	return byte(v), v < 256
 }
 
-// IsDotted reports whether a cluster's ID can be part of a name. It is the value of a
+// ValidLabels reports whether a cluster's ID, with its dots, can be part of a name. It is the value of a
 // Kubernetes label, which may have two adjacent dots.
-func IsDotted(id string) bool {
+func ValidLabels(id string) bool {
 	name, err := wire.ParseName(id)
-	return err == nil && string(name) == string(AppendDotted(nil, id))+"\x00"
+	return err == nil && string(name) == string(AppendLabels(nil, id))+"\x00"
 }
 
-// AppendDotted appends the labels of a cluster's ID or of a topology zone, which may have
+// AppendLabels appends the labels of a cluster's ID or of a topology zone, which may have
 // dots, without a root label.
-func AppendDotted(buf []byte, name string) []byte {
+func AppendLabels(buf []byte, name string) []byte {
 	for name != "" {
 		first, rest, _ := strings.Cut(name, ".")
 		buf = wire.AppendLabel(buf, first)
@@ -187,10 +187,10 @@ func AppendDotted(buf []byte, name string) []byte {
 	return buf
 }
 
-// isLabels reports whether labels equal the labels of a dotted name.
-func isLabels(labels []byte, name string) bool {
+// equalLabels reports whether labels, without a root label, are those of a name with dots.
+func equalLabels(labels []byte, name string) bool {
 	var room [wire.MaxName]byte
-	return string(AppendDotted(room[:0], name)) == string(labels)
+	return string(AppendLabels(room[:0], name)) == string(labels)
 }
 
 // EndsIn reports whether labels end in tail, itself a sequence of labels.
@@ -203,8 +203,8 @@ func EndsIn(labels, tail []byte) bool {
 	return false
 }
 
-// HashDigits is the length of the longest label that kube-dns makes of an address.
-const HashDigits = 16
+// MaxHashLabel is the length of the longest label that kube-dns makes of an address.
+const MaxHashLabel = 16
 
 // HashLabel returns the label that kube-dns makes of an address: see AppendHashLabel.
 func HashLabel(ip netip.Addr) string { return string(AppendHashLabel(nil, ip)) }
@@ -230,7 +230,7 @@ func hashOf(ip netip.Addr) uint32 {
 
 // ParseHashLabel parses a label of AppendHashLabel.
 func ParseHashLabel(label []byte) (h uint32, ok bool) {
-	if len(label) == 0 || len(label) > HashDigits || len(label)%2 != 0 {
+	if len(label) == 0 || len(label) > MaxHashLabel || len(label)%2 != 0 {
 		return 0, false
 	}
 

@@ -86,8 +86,8 @@ func TestDottedNames(t *testing.T) {
 		{"", "", true},
 		{"east", "", false},
 	} {
-		if got := isLabels([]byte(c.labels), c.name); got != c.same {
-			t.Errorf("isLabels(%q, %q): got %v, want %v", c.labels, c.name, got, c.same)
+		if got := equalLabels([]byte(c.labels), c.name); got != c.same {
+			t.Errorf("equalLabels(%q, %q): got %v, want %v", c.labels, c.name, got, c.same)
 		}
 	}
 	for tail, want := range map[string]bool{"\x04west": true, "\x02eu\x04west": true, "\x03est": false, "est": false, "\x02eu": false} {

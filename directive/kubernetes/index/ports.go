@@ -30,7 +30,7 @@ type NamedPort struct {
 }
 
 func newPortSet(id string, ports []cluster.Port, hash uint32) *PortSet {
-	p := &PortSet{Cluster: id, Ports: slices.Clone(ports), dotted: id == "" || IsDotted(id), hash: hash}
+	p := &PortSet{Cluster: id, Ports: slices.Clone(ports), dotted: id == "" || ValidLabels(id), hash: hash}
 	all := make([]uint16, len(ports))
 	for i, port := range ports {
 		all[i] = port.Port

@@ -19,7 +19,7 @@ func indexRuns(parts []Part) runs {
 	r := runs{map[endpointID][]Part{}, map[netip.Addr][]Part{}}
 	for i := range parts {
 		ports := parts[i].Ports
-		clusterID := string(AppendDotted(nil, ports.Cluster))
+		clusterID := string(AppendLabels(nil, ports.Cluster))
 
 		for rest := parts[i].Endpoints(); rest != ""; {
 			var first cluster.Endpoint

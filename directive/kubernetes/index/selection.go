@@ -24,13 +24,13 @@ type Selection struct {
 
 // mayMatch reports whether endpoints with these ports may be selected.
 func (sel *Selection) mayMatch(ports *PortSet) bool {
-	return (sel.Protocol == nil || ports.Has(sel)) && (sel.Cluster == nil || isLabels(sel.Cluster, ports.Cluster))
+	return (sel.Protocol == nil || ports.Has(sel)) && (sel.Cluster == nil || equalLabels(sel.Cluster, ports.Cluster))
 }
 
 // matches reports whether the selection includes an endpoint.
 func (sel *Selection) matches(ep *cluster.Endpoint) bool {
 	switch {
-	case sel.Zone != nil && !isLabels(sel.Zone, ep.Zone):
+	case sel.Zone != nil && !equalLabels(sel.Zone, ep.Zone):
 		return false
 	case sel.Label == nil:
 		return true

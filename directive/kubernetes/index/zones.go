@@ -49,7 +49,7 @@ func indexZones(e *Entry) zoneIndex {
 
 	index := zoneIndex{}
 	for name, z := range zones {
-		labels := string(AppendDotted(nil, name))
+		labels := string(AppendLabels(nil, name))
 		index[labels] = zoneParts{slices.Concat(z.ipv4.parts(), z.ipv6.parts()), z.targets.parts()}
 		for labels = labels[1+labels[0]:]; labels != ""; labels = labels[1+labels[0]:] {
 			if _, known := index[labels]; !known {
@@ -75,7 +75,7 @@ func (e *Entry) HasZone(labels []byte) bool {
 	var all Selection
 	for c := e.Endpoints(&all); c.Next(&all); {
 		var room [wire.MaxName]byte
-		if EndsIn(AppendDotted(room[:0], c.Endpoint.Zone), labels) {
+		if EndsIn(AppendLabels(room[:0], c.Endpoint.Zone), labels) {
 			return true
 		}
 	}
