@@ -152,12 +152,14 @@ test: c-compiler programs ## run every test, and end with a summary
 # of a start, and what it reports in a process that a test kills fails no test. They have it in make soak; so
 # have the program's processes in test-api, and the handlers, listeners and commands in their packages' tests.
 DRIVERS := ./cmd ./test/demo ./test/node ./test/process
+# Without the second that each test binary sleeps at its end.
+GORACE := atexit_sleep_ms=0
 BUT_DRIVERS = $(GO) list ./... | grep -vxF "$$($(GO) list $(DRIVERS))"
 
 test-server: # the server
 	@mkdir -p $(RESULTS)
 	@echo "== the server's tests, with the race detector"
-	@export CGO_ENABLED=1; packages=$$($(BUT_DRIVERS)); \
+	@export CGO_ENABLED=1 GORACE=$(GORACE); packages=$$($(BUT_DRIVERS)); \
 	$(GO) build -race -v -p $(JOBS) $$packages && $(call test-stage,server,.,-race $$packages)
 
 # Without the race detector, too, the tests of files that use package race: they compute in one goroutine, ten
@@ -183,7 +185,7 @@ test-api: # the server against the real API machinery and etcd
 	@echo "== the tests against the Kubernetes API machinery and etcd"
 	@cd kubetest && CGO_ENABLED=0 $(GO) build -v -p $(JOBS) -o ../bin/kubetest-api ./cmd/api
 	@failed=; \
-	(export CGO_ENABLED=1; $(call test-stage,kubetest,kubetest,-count=1 -race . ./certs ./control ./gate)) || failed=1; \
+	(export CGO_ENABLED=1 GORACE=$(GORACE); $(call test-stage,kubetest,kubetest,-count=1 -race . ./certs ./control ./gate)) || failed=1; \
 	(export CGO_ENABLED=0; $(call test-stage,machinery,kubetest,./machinery ./cmd/...)) || failed=1; \
 	test -z "$$failed"
 
