@@ -128,6 +128,32 @@ func TestFollowCNAMELargeTarget(t *testing.T) {
 	}
 }
 
+// An answer that lacks records for one client's size has TC already in the handler, so that a cache does not keep
+// it for others. Additional records may lack.
+func TestFollowCNAMEStopsAtLimit(t *testing.T) {
+	for section, want := range map[wire.Section]bool{wire.Answers: true, wire.Authority: true, wire.Additional: false} {
+		var served, tc bool
+		r := newRig(t, 1, map[string]*Chain{
+			"a.zone": chain(serve(func(q *Query) Verdict {
+				verdict := cnameToB(t, &served)(q)
+				tc = q.TC
+				return verdict
+			})),
+			"b.zone": chain(serve(func(q *Query) Verdict {
+				for range 150 {
+					q.Answer.Append(section, wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeA, 5, 4), 0)
+					q.Answer.Append(section, []byte{192, 0, 2, 1}, 1)
+				}
+				return Done
+			})),
+		})
+		r.ask(newQuery("a.zone", mdns.TypeMX))
+		if tc != want {
+			t.Errorf("150 records in section %d: got TC %v, want %v", section, tc, want)
+		}
+	}
+}
+
 // If the answer for the target is truncated, so is the whole answer.
 func TestFollowCNAMETruncatedTarget(t *testing.T) {
 	var served bool

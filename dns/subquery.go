@@ -210,18 +210,23 @@ func (q *Query) hasAddresses() (has bool) {
 
 // appendSection adds the records of one section of sub's answer, except records that
 // are among q's own, which begin at first. It stops when no more records fit into a
-// reply; the client then sees TC.
+// reply. The answer then has TC, so that no cache keeps it for clients with more room.
 func (q *Query) appendSection(s wire.Section, sub *Query, first int) (err error) {
 	own := len(q.Answer.Buf)
 	sub.Answer.Walk(func(section wire.Section, r wire.Record) bool {
 		if section == s {
+			if q.ExceedsLimit() {
+				q.TC = q.TC || s != wire.Additional
+				return false
+			}
+
 			at, count := len(q.Answer.Buf), q.Answer.Count
 			_, err = q.Answer.AppendRecord(s, sub.Answer.Buf, r.Owner)
 			if err == nil && q.repeats(first, own, at, r.Type) {
 				q.Answer.Buf, q.Answer.Count = q.Answer.Buf[:at], count
 			}
 		}
-		return section <= s && err == nil && !q.ExceedsLimit()
+		return section <= s && err == nil
 	})
 	return err
 }

@@ -78,10 +78,17 @@ func (d *Dnssec) ServeDNS(q *dns.Query) dns.Verdict {
 
 // CompleteDNS signs the answer, unless a signature has to be made.
 func (d *Dnssec) CompleteDNS(q *dns.Query) dns.Verdict {
-	// An answer that exceeds the limit, or came in truncated, lacks records.
-	if !q.DO || q.Answer.Empty() || q.TC || q.RCode != wire.NoError && q.RCode != wire.NXDomain ||
-		q.Type.IsTransfer() || q.ExceedsLimit() {
+	if !q.DO || q.Answer.Empty() || q.TC || q.RCode != wire.NoError && q.RCode != wire.NXDomain || q.Type.IsTransfer() {
 		return dns.Done
+	}
+
+	// This server's handlers stop where an answer exceeds the limit, so that it lacks records. If only additional ones
+	// do not fit, the client sees no TC. An upstream's answer is complete, and a cache may keep it.
+	if q.ExceedsLimit() && !q.Cacheable {
+		q.Answer.DeleteFunc(func(s wire.Section, _ wire.Record) bool { return s == wire.Additional })
+		if q.ExceedsLimit() {
+			return dns.Done
+		}
 	}
 	d.deny(q)
 	if complete, _ := d.sign(context.Background(), q, false); !complete {

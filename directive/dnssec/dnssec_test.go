@@ -26,12 +26,21 @@ const zoneText = `@ 60 SOA ns host 1 2 3 4 60
 www 60 A 192.0.2.1
 many 60 A 192.0.2.2
 *.any 60 A 192.0.2.3
+_sip._tcp 60 SRV 0 0 5060 large
 `
 
 // start starts a server for example.org with a key of an algorithm.
 func start(t testing.TB, algorithm uint8, bits int) (addr string, key *mdns.DNSKEY, registry *metrics.Registry) {
 	t.Helper()
-	dir := t.TempDir()
+	dir, key := zoneAndKey(t, algorithm, bits)
+	addr, registry = serveText(t, "example.org:53 {\n root "+dir+"\n file db\n dnssec {\n key file k\n cache_capacity 1000\n}\n}\n")
+	return addr, key, registry
+}
+
+// zoneAndKey returns a folder with the file db of the zone, and those of its key k.
+func zoneAndKey(t testing.TB, algorithm uint8, bits int) (dir string, key *mdns.DNSKEY) {
+	t.Helper()
+	dir = t.TempDir()
 	key = &mdns.DNSKEY{Hdr: mdns.RR_Header{Name: "example.org.", Rrtype: mdns.TypeDNSKEY, Class: mdns.ClassINET, Ttl: 60}, Flags: 257, Protocol: 3, Algorithm: algorithm}
 	private, err := key.Generate(bits)
 	if err != nil {
@@ -46,7 +55,13 @@ func start(t testing.TB, algorithm uint8, bits int) (addr string, key *mdns.DNSK
 			t.Fatal(err)
 		}
 	}
-	blocks, err := corefile.Parse("Corefile", []byte("example.org:53 {\n root "+dir+"\n file db\n dnssec {\n key file k\n cache_capacity 1000\n}\n}\n"))
+	return dir, key
+}
+
+// serveText starts a server with a Corefile.
+func serveText(t testing.TB, text string) (addr string, registry *metrics.Registry) {
+	t.Helper()
+	blocks, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +77,7 @@ func start(t testing.TB, algorithm uint8, bits int) (addr string, key *mdns.DNSK
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { plan.Stop(t.Context()) })
-	return plan.Addresses()[0].String(), key, registry
+	return plan.Addresses()[0].String(), registry
 }
 
 func query(name string, t uint16) *mdns.Msg {
@@ -95,6 +110,34 @@ func verify(t *testing.T, key *mdns.DNSKEY, section []mdns.RR) {
 // A large RRset is signed where all of it is sent, and its reply over UDP has TC.
 func TestLargeRRset(t *testing.T) {
 	addr, key, _ := start(t, mdns.ECDSAP256SHA256, 256)
+	c := &mdns.Client{Timeout: 20 * time.Second}
+	r, _, err := c.Exchange(query("large.example.org.", mdns.TypeA), addr)
+	if err != nil || !r.Truncated {
+		t.Errorf("over UDP: got error %v and\n%v\nwant TC", err, r)
+	}
+	c.Net = "tcp"
+	r, _, err = c.Exchange(query("large.example.org.", mdns.TypeA), addr)
+	if err != nil || r.Truncated || len(r.Answer) != 2001 {
+		t.Fatalf("over TCP: got error %v and %d records, want 2000 with a signature", err, len(r.Answer))
+	}
+	verify(t, key, r.Answer)
+}
+
+// An answer whose additional records alone do not fit is signed, without them.
+func TestLargeAdditionalSection(t *testing.T) {
+	addr, key, _ := start(t, mdns.ECDSAP256SHA256, 256)
+	r, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(query("_sip._tcp.example.org.", mdns.TypeSRV), addr)
+	if err != nil || r.Truncated || len(r.Answer) != 2 {
+		t.Fatalf("over UDP: got error %v and\n%v\nwant an SRV record with a signature, without TC", err, r)
+	}
+	verify(t, key, r.Answer)
+}
+
+// A cache has the signatures of an upstream's answer that does not fit into the reply of its first client.
+func TestLargeAnswerOfUpstreamKept(t *testing.T) {
+	dir, key := zoneAndKey(t, mdns.ECDSAP256SHA256, 256)
+	upstream, _ := serveText(t, "example.org:53 {\n root "+dir+"\n file db\n}\n")
+	addr, _ := serveText(t, "example.org:53 {\n root "+dir+"\n cache\n dnssec {\n key file k\n}\n forward . "+upstream+"\n}\n")
 	c := &mdns.Client{Timeout: 20 * time.Second}
 	r, _, err := c.Exchange(query("large.example.org.", mdns.TypeA), addr)
 	if err != nil || !r.Truncated {
