@@ -257,6 +257,7 @@ const (
 	EDEStaleNX      uint16 = 19
 	EDENoReachable  uint16 = 22 // No Reachable Authority
 	EDENetworkError uint16 = 23
+	EDEInvalidType  uint16 = 30 // Invalid Query Type
 )
 
 // Bits of the second word of the header (RFC 1035 §4.1.1, RFC 2535).

@@ -46,7 +46,7 @@ type negation struct {
 	name    []byte // in lower case
 	soa     []byte // owner of the SOA record, in lower case; nil if there is none
 	cut     []byte // owner of the NS records of a referral, in lower case, or nil
-	ttl     uint32 // of the SOA or NS records
+	ttl     uint32 // of the SOA record (RFC 9077), or else of the NS records
 	hasDS   bool
 	proved  bool // there are NSEC records
 	aliased bool
@@ -115,7 +115,9 @@ func (d *Dnssec) negation(q *dns.Query, names *[3][wire.MaxName]byte) (n negatio
 			n.ttl = r.TTL(a.Buf)
 		case r.Type == wire.TypeNS && n.cut == nil:
 			n.cut = wire.ReadLower(names[2][:0], a.Buf, r.Owner)
-			n.ttl = r.TTL(a.Buf)
+			if n.soa == nil {
+				n.ttl = r.TTL(a.Buf)
+			}
 			if _, length := d.zones.LongestOf(n.cut); length == len(n.cut) {
 				n.cut = nil
 			}

@@ -62,13 +62,18 @@ func (d *Dnssec) zoneOf(owner []byte, t wire.Type) *signedZone {
 	return z
 }
 
-// ServeDNS answers queries for DNSKEY records.
+// ServeDNS answers queries for DNSKEY records, and refuses those for the type that only NSEC records have.
 func (d *Dnssec) ServeDNS(q *dns.Query) dns.Verdict {
-	if q.Type != wire.TypeDNSKEY {
+	if q.Type != wire.TypeDNSKEY && q.Type != typeNXName {
 		return dns.Next
 	}
 	z, at := d.zones.Longest(&q.Request, 0)
-	if at != 0 {
+	switch {
+	case z != nil && q.Type == typeNXName: // RFC 9824 §3.5
+		q.AddExtendedError(wire.EDEInvalidType, "")
+		q.Fail(wire.FormErr)
+		return dns.Done
+	case at != 0 || q.Type != wire.TypeDNSKEY:
 		return dns.Next
 	}
 	q.AA = true
@@ -78,7 +83,10 @@ func (d *Dnssec) ServeDNS(q *dns.Query) dns.Verdict {
 
 // CompleteDNS signs the answer, unless a signature has to be made.
 func (d *Dnssec) CompleteDNS(q *dns.Query) dns.Verdict {
-	if !q.DO || q.Answer.Empty() || q.TC || q.RCode != wire.NoError && q.RCode != wire.NXDomain || q.Type.IsTransfer() {
+	if !q.DO || q.Answer.Empty() || q.TC || q.Type.IsTransfer() {
+		return dns.Done
+	}
+	if q.RCode != wire.NoError && q.RCode != wire.NXDomain && q.RCode != wire.YXDomain {
 		return dns.Done
 	}
 
@@ -90,7 +98,9 @@ func (d *Dnssec) CompleteDNS(q *dns.Query) dns.Verdict {
 			return dns.Done
 		}
 	}
-	d.deny(q)
+	if q.RCode != wire.YXDomain { // which has the DNAME record that makes too long a name
+		d.deny(q)
+	}
 	if complete, _ := d.sign(context.Background(), q, false); !complete {
 		return dns.Wait
 	}

@@ -27,6 +27,7 @@ www 60 A 192.0.2.1
 many 60 A 192.0.2.2
 *.any 60 A 192.0.2.3
 _sip._tcp 60 SRV 0 0 5060 large
+old 60 DNAME a23456789.b23456789.c23456789.d23456789.e23456789.f23456789.g23456789.h23456789.i23456789.j23456789.new
 `
 
 // start starts a server for example.org with a key of an algorithm.
@@ -129,6 +130,17 @@ func TestLargeAdditionalSection(t *testing.T) {
 	r, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(query("_sip._tcp.example.org.", mdns.TypeSRV), addr)
 	if err != nil || r.Truncated || len(r.Answer) != 2 {
 		t.Fatalf("over UDP: got error %v and\n%v\nwant an SRV record with a signature, without TC", err, r)
+	}
+	verify(t, key, r.Answer)
+}
+
+// The DNAME record that makes too long a name is signed.
+func TestNameTooLongSigned(t *testing.T) {
+	addr, key, _ := start(t, mdns.ECDSAP256SHA256, 256)
+	name := strings.Repeat("x23456789.", 14) + "old.example.org."
+	r, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(query(name, mdns.TypeA), addr)
+	if err != nil || r.Rcode != mdns.RcodeYXDomain || len(r.Answer) != 2 {
+		t.Fatalf("got error %v and\n%v\nwant YXDOMAIN, and a DNAME record with a signature", err, r)
 	}
 	verify(t, key, r.Answer)
 }

@@ -74,8 +74,8 @@ func (u *upstream) exchangeGRPC(ctx context.Context, packet []byte) (answer []by
 	defer func() { _ = response.Body.Close() }()
 	contentType := response.Header.Get("Content-Type")
 	if response.StatusCode != http.StatusOK || !strings.HasPrefix(contentType, grpcmessage.ContentType) {
-		return nil, fmt.Errorf("%s: got status %s and content type %q, want a gRPC message",
-			u, response.Status, contentType)
+		return nil, fmt.Errorf("%s: got status %d %s and content type %q, want a gRPC message",
+			u, response.StatusCode, http.StatusText(response.StatusCode), contentType)
 	}
 
 	body, err := u.readAll(io.LimitReader(response.Body, grpcmessage.MaxSize+1), grpcmessage.MaxSize+1)

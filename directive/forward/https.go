@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -121,7 +123,11 @@ func (u *upstream) sendMultiplexed(a *attempt) {
 	ctx, cancel := context.WithTimeout(u.set.ctx, u.options().readTimeout)
 	defer cancel()
 
-	exchange := u.exchangeHTTPS
+	age := uint32(0) // of a reply that an HTTP cache has kept, in seconds
+	exchange := func(ctx context.Context, packet []byte) (answer []byte, err error) {
+		answer, age, err = u.exchangeHTTPS(ctx, packet)
+		return answer, err
+	}
 	query := a.packet()
 	switch u.scheme {
 	case schemeGRPC:
@@ -151,6 +157,9 @@ func (u *upstream) sendMultiplexed(a *attempt) {
 		u.reject(a, f)
 		return
 	}
+	if age > 0 {
+		(&wire.Answer{Buf: r.records}).Age(0, age)
+	}
 	u.finish(a, r)
 }
 
@@ -159,8 +168,9 @@ func (u *upstream) httpError(err error) error {
 	return fmt.Errorf("%s: %w", u, redact.Error(err))
 }
 
-// exchangeHTTPS sends a query over HTTPS and returns the reply.
-func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []byte, err error) {
+// exchangeHTTPS sends a query over HTTPS and returns the reply, and for how many seconds HTTP caches have kept it
+// (RFC 8484 §5.1, RFC 9111 §5.1).
+func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []byte, age uint32, err error) {
 	method, address, body := http.MethodPost, u.url, io.Reader(bytes.NewReader(packet))
 	if u.options().dohMethod == http.MethodGet {
 		method, body = http.MethodGet, nil
@@ -169,7 +179,7 @@ func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []b
 
 	request, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	request.Header.Set("Accept", dnsMessage)
 	if body != nil {
@@ -178,18 +188,21 @@ func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []b
 
 	response, err := u.httpClient().Do(request)
 	if err != nil {
-		return nil, u.httpError(err)
+		return nil, 0, u.httpError(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if response.StatusCode != http.StatusOK || mediaType != dnsMessage {
-		return nil, fmt.Errorf("%s: got status %s and content type %q, want a DNS message",
-			u.url, response.Status, mediaType)
+		return nil, 0, fmt.Errorf("%s: got status %d %s and content type %q, want a DNS message",
+			u.url, response.StatusCode, http.StatusText(response.StatusCode), mediaType)
 	}
 
 	answer, err = u.readAll(io.LimitReader(response.Body, wire.MaxMessage+1), wire.MaxMessage+1)
 	if err == nil && len(answer) > wire.MaxMessage {
 		err = fmt.Errorf("%s: reply is too large", u.url)
 	}
-	return answer, err
+	if n, invalid := strconv.ParseUint(response.Header.Get("Age"), 10, 31); invalid == nil || errors.Is(invalid, strconv.ErrRange) {
+		age = uint32(n)
+	}
+	return answer, age, err
 }

@@ -290,6 +290,28 @@ func newHTTPSUpstream(t *testing.T, c *tls.Config, do func(w http.ResponseWriter
 	return s
 }
 
+// The time for which an HTTP cache has kept a reply is not part of its TTLs any more (RFC 8484 §5.1).
+func TestHTTPSUpstreamAge(t *testing.T) {
+	ca := newTestCA(t)
+	age := ""
+	s := newHTTPSUpstream(t, ca.config(false), func(w http.ResponseWriter, q *mdns.Msg, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/dns-message")
+		w.Header().Set("Age", age)
+		_, _ = w.Write(pack(answerOf(q, "1")))
+	})
+	r := newHarness(t, "forward . "+s.URL+" {\n tls "+ca.file("ca.pem")+"\n}")
+	for _, c := range []struct {
+		age  string
+		left uint32 // of a minute
+	}{{"", 60}, {"40", 20}, {"60", 0}, {"700", 0}, {"99999999999999999999", 0}, {"-1", 60}, {"x", 60}} {
+		age = c.age
+		m, err := r.ask(query("a.example.", mdns.TypeA), dns.UDP)
+		if err != nil || len(m.Answer) != 1 || m.Answer[0].Header().Ttl != c.left {
+			t.Errorf("Age %q: got error %v and\n%v\nwant the TTL %d", c.age, err, m, c.left)
+		}
+	}
+}
+
 // At most half of maxMultiplexed queries of a client wait for an upstream over HTTPS; others fail
 // at once, and another client is answered.
 func TestHTTPSUpstreamBusy(t *testing.T) {
