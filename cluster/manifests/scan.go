@@ -107,22 +107,28 @@ func (t *tree) dir(rel string) bool {
 	return true
 }
 
+// entry adds the file, or the files of the directory, at rel. What cannot be examined or read keeps its known content.
 func (t *tree) entry(rel string) {
 	info, err := os.Stat(filepath.Join(t.f.dir, rel)) // follows links, which a mounted ConfigMap consists of
 	switch {
 	case err == nil && info.IsDir():
 		t.dir(rel)
-	case !isManifest(rel) || errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		t.warn(rel, err)
-		t.keep(rel)
+		return
+	case errors.Is(err, fs.ErrNotExist):
+		return
+	case err != nil: // perhaps of a directory
+	case !isManifest(rel):
+		return
 	case !info.Mode().IsRegular():
-		t.warn(rel, errNotRegular)
+		err = errNotRegular
 	case info.Size() > t.f.limitOf(rel):
-		t.warn(rel, t.f.tooLarge(rel))
+		err = t.f.tooLarge(rel)
 	default:
 		t.files[rel] = info
+		return
 	}
+	t.warn(rel, err)
+	t.keep(rel)
 }
 
 var errNotRegular = errors.New("skipped, not a regular file")
@@ -258,6 +264,9 @@ func (f *folder) decode(ctx context.Context, path string, old *manifest, d *deco
 	}
 	if !info.Mode().IsRegular() {
 		return 0, errNotRegular
+	}
+	if info.Size() > f.limitOf(path) {
+		return 0, f.tooLarge(path)
 	}
 
 	var hash maphash.Hash

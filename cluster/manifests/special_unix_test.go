@@ -32,3 +32,34 @@ func TestManifestsSpecialFiles(t *testing.T) {
 		}
 	}
 }
+
+// Files and directories that cannot be read any more keep their objects, with a warning.
+func TestManifestsUnreadable(t *testing.T) {
+	b := newBench(t, map[string]string{
+		"grows.yaml": service("a", "10.0.0.1"), "replaced.yaml": service("b", "10.0.0.2"), "team/c.yaml": service("c", "10.0.0.3"),
+	})
+	f := b.open()
+	f.limit = 1 << 20
+	f.check(t.Context())
+	all := []string{"services shop/a 10.0.0.1", "services shop/b 10.0.0.2", "services shop/c 10.0.0.3"}
+	b.has(all...)
+
+	b.write("grows.yaml", service("a", "10.0.0.1")+"# "+strings.Repeat("x", 1<<20))
+	b.remove("replaced.yaml")
+	must(t, syscall.Mkfifo(b.path("replaced.yaml"), 0o644))
+	must(t, os.Rename(b.path("team"), b.dir+".away"))
+	must(t, os.Symlink("team", b.path("team")))
+	for range 3 {
+		f.check(t.Context())
+	}
+	b.has(all...)
+	b.says(1, "level=WARN", "grows.yaml", "larger than 1 MB")
+	b.says(1, "level=WARN", "replaced.yaml", "not a regular file")
+	b.says(1, "level=WARN", "team error=", "too many levels of symbolic links")
+
+	b.write("grows.yaml", service("a", "10.0.0.9"))
+	b.remove("replaced.yaml")
+	b.remove("team")
+	f.check(t.Context())
+	b.has("services shop/a 10.0.0.9")
+}
