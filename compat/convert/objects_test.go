@@ -13,6 +13,7 @@ func found(o Objects) string {
 	for _, p := range o.Pods {
 		for _, r := range p.Programs {
 			lines = append(lines, fmt.Sprintf("%s %s: %s %q", p.Place, r.Container, r.Name, r.Args))
+			lines = append(lines, r.Notes...)
 		}
 		for _, n := range p.Notes {
 			lines = append(lines, p.Place+" "+n)
@@ -49,6 +50,8 @@ func TestRead(t *testing.T) {
 		{"a sidecar alone", pod("{name: sidecar, image: k8s-dns-sidecar}"), ""},
 		{"variables", pod("{name: kubedns, image: x, env: [{name: D, value: x.y}, {name: E, value: a.$(D)}, {name: NODE, valueFrom: {}}], args: ['--domain=$(E).', '$$(E) $(F) $ $(', $(D)$(D)]}"),
 			`Pod p kubedns: kube-dns ["--domain=a.x.y." "$(E) $(F) $ $(" "x.yx.y"]`},
+		{"a reference", pod("{name: kubedns, image: x, env: [{name: D, value: x.y}, {name: D, valueFrom: {}}], args: ['--domain=$(D)']}"),
+			"Pod p kubedns: kube-dns [\"--domain=$(D)\"]\nthe value of D is a reference, which convert cannot resolve"},
 		{"kinds", "kind: DaemonSet\nmetadata: {name: d, namespace: ns}\nspec: {template: {spec: {containers: [" + kube + "]}}}\n---\nkind: ReplicaSet\nspec: {template: {spec: {containers: [" + kube + "]}}}\n",
 			"DaemonSet ns/d a: kube-dns [\"-v=2\"]\nReplicaSet  a: kube-dns [\"-v=2\"]"},
 		{"a list", "kind: List\nitems:\n- kind: ConfigMap\n  metadata: {name: kube-dns}\n  data: {a: b}\n- kind: Secret\n", `ConfigMap kube-dns map["a":"b"]`},

@@ -50,8 +50,14 @@ func Command(words []string) (Program, bool) {
 func (c container) program() (Program, bool) {
 	env, notes := map[string]string{}, []string(nil)
 	for _, e := range c.Env {
-		env[e.Name] = expand(e.Value, env)
-		if len(e.ValueFrom) > 0 && strings.HasPrefix(e.Name, "PROMETHEUS_") {
+		if len(e.ValueFrom) == 0 {
+			env[e.Name] = expand(e.Value, env)
+			continue
+		}
+
+		delete(env, e.Name)
+		isUsed := func(word string) bool { return strings.Contains(word, "$("+e.Name+")") }
+		if strings.HasPrefix(e.Name, "PROMETHEUS_") || slices.ContainsFunc(slices.Concat(c.Command, c.Args), isUsed) {
 			notes = append(notes, fmt.Sprintf("the value of %s is a reference, which convert cannot resolve", e.Name))
 		}
 	}

@@ -35,10 +35,17 @@ var shellWords = strings.Fields(`if then else elif fi do done case esac while un
 // shell.
 func parse(text string) (simple, error) {
 	s := simple{stdout: true, stderr: true}
-	text = strings.Trim(text, " \t\n")
+	text = strings.TrimLeft(text, " \t\n")
+	if end := strings.TrimRight(text, " \t\n"); !strings.HasSuffix(end, `\`) {
+		text = end
+	}
 	for {
 		text = strings.TrimLeft(text, " \t")
-		if text == "" {
+		if rest, ok := strings.CutPrefix(text, "\\\n"); ok { // a continued line, between words
+			text = rest
+			continue
+		}
+		if strings.Trim(text, " \t\n") == "" {
 			break
 		}
 		if found := redirection.FindStringSubmatch(text); found != nil {

@@ -29,6 +29,11 @@ func TestParse(t *testing.T) {
 		{"a b#c d=e {f} x~ 'if' =", "a|b#c|d=e|{f}|x~|if|=", true, true},
 		{`"if" x`, "if|x", true, true},
 		{"a \\\nb", "a|b", true, true},
+		{"a \\\n  b", "a|b", true, true},
+		{"a \\\n\\\n\t>/dev/null", "a", false, true},
+		{"a \\\n", "a", true, true},
+		{"a \\\n \n", "a", true, true},
+		{"a b\\\nc", "a|bc", true, true},
 	} {
 		s, err := parse(c.text)
 		if got := strings.Join(s.words, "|"); err != nil || got != c.words || s.stdout != c.stdout || s.stderr != c.stderr {

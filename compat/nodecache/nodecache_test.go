@@ -164,6 +164,14 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+// A directive of a snippet that is imported twice changes once.
+func TestGenerateSnippet(t *testing.T) {
+	got, err := testFlags().generate("Corefile.base", "(common) {\nhealth\n}\n.:53 {\nimport common\n}\ncluster.local:53 {\nimport common\n}\n", config{}, environment)
+	if err != nil || strings.Count(got, "169.254.20.10:8080") != 1 {
+		t.Errorf("got\n%s\nerror %v, want the address once", got, err)
+	}
+}
+
 func TestGenerateIPv6First(t *testing.T) {
 	f := testFlags()
 	f.LocalIPs = "fd00:90::10"
