@@ -97,14 +97,14 @@ func newServerState(s *adminclient.Status) *serverState {
 
 	// The age of objects that have never been received is that of the process.
 	ages, objects := oldestByKind(s), get("seamark_kubernetes_objects", "resource")
-	synced := series(s, "seamark_kubernetes_synced", "resource")
+	received := receivedByKind(s)
 	for _, kind := range slices.Sorted(maps.Keys(ages)) {
 		d := dataState{Resource: kind, Objects: objects(kind)}
-		n, known := synced[kind]
+		all, known := received[kind]
 		if known {
-			d.Synced = new(n != 0)
+			d.Synced = new(all)
 		}
-		if !known || n != 0 {
+		if !known || all {
 			d.AgeSeconds = new(ages[kind])
 		}
 		state.Data = append(state.Data, d)
@@ -139,6 +139,18 @@ func oldestByKind(s *adminclient.Status) map[string]float64 {
 		}
 	}
 	return ages
+}
+
+// receivedByKind reports for each kind whether its objects have been received from every cluster.
+func receivedByKind(s *adminclient.Status) map[string]bool {
+	received := map[string]bool{}
+	for name, synced := range s.Metrics {
+		if family, labels := metrics.ParseSeries(name); family == "seamark_kubernetes_synced" {
+			all, known := received[labels["resource"]]
+			received[labels["resource"]] = synced != 0 && (all || !known)
+		}
+	}
+	return received
 }
 
 func inSeconds(d *time.Duration) *float64 {

@@ -217,7 +217,7 @@ func (c *statusCells) add(name, value string) {
 // addFigures adds the figures of the last minutes. One that is missing is not known.
 func (c *statusCells) addFigures() {
 	if c.Started != nil {
-		running := time.Since(*c.Started).Round(time.Second)
+		running := max(0, time.Since(*c.Started)).Round(time.Second) // the clocks may differ
 		c.add("serves", fmt.Sprintf("%s for %v", strings.Join(c.Servers, " "), running))
 	}
 	c.next()
@@ -289,11 +289,10 @@ func age(seconds float64) string {
 // nothing has been received.
 func oldest(s *adminclient.Status) (kind, text string, ok bool) {
 	most := -1.0
-	ages := series(s, "seamark_kubernetes_data_age_seconds", "resource")
-	synced := series(s, "seamark_kubernetes_synced", "resource")
+	ages, received := oldestByKind(s), receivedByKind(s)
 	stale := series(s, "seamark_kubernetes_stale", "zones")
 	for _, k := range slices.Sorted(maps.Keys(ages)) {
-		if n, known := synced[k]; known && n == 0 && len(stale) > 0 {
+		if all, known := received[k]; known && !all && len(stale) > 0 {
 			return k, "never", true
 		}
 		if ages[k] > most {
@@ -322,9 +321,9 @@ func (c *statusCells) addSeries() {
 			return one
 		}
 	}
-	synced := series(c.Status, "seamark_kubernetes_synced", "resource")
+	received := receivedByKind(c.Status)
 	objects := func(kind string, v float64) string {
-		if n, ok := synced[kind]; ok && n == 0 {
+		if all, known := received[kind]; known && !all {
 			return "not synced"
 		}
 		return number("", v)

@@ -50,6 +50,7 @@ func TestParseLines(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	for _, c := range []struct{ file, text, want string }{
 		{"f", "a: b\na: c\n", `f:2: key "a" already set in map`},
+		{"f", "a: b\na: c\ns: |\n  cat <<EOF\n", `f:2: key "a" already set in map`},
 		{"f", "{\"a\": 1,\n\"a\": 2}", `f:2: key "a" already set in map`},
 		{"f.json", "{\"a\":\n", "f.json:1: unexpected EOF"},
 		{"f", "a: [\n", "f:1: did not find expected node content"},

@@ -8,10 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v2"
 )
+
+// mergeKey matches a key of YAML's merges, and what looks like one in a text.
+var mergeKey = regexp.MustCompile(`(?m)(^|[{,\s])["']?<<["']?[ \t]*:`)
 
 // Parse returns the non-empty documents of a text. A duplicate key is an error,
 // as for the API server.
@@ -29,7 +33,7 @@ func Parse(file string, text []byte) ([]Value, error) {
 	}
 
 	docs, err := parseYAML(text, true)
-	if err != nil && bytes.Contains(text, []byte("<<")) {
+	if err != nil && mergeKey.Match(text) {
 		// The strict parser also rejects a key that overrides one from a merge,
 		// which is valid.
 		docs, err = parseYAML(text, false)

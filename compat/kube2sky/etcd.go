@@ -36,7 +36,10 @@ const (
 )
 
 // errLost means that another replica is the leader, or may be.
-var errLost = errors.New("leadership is lost")
+var (
+	errLost   = errors.New("leadership is lost")
+	errGaveUp = errors.New("requests to etcd fail")
+)
 
 // A session is the time between two elections.
 type session struct {

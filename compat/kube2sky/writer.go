@@ -97,6 +97,8 @@ func (w *writer) run(ctx context.Context, at etcdclient.Options) {
 		case errors.Is(err, errLost):
 			w.log.Warn("Lost leadership, stopped writing")
 			delay = firstWait
+		case errors.Is(err, errGaveUp): // whose cause has been counted
+			w.log.Warn("Gave up leadership, as requests to etcd fail", "duration", giveUpAfter)
 		case err != nil:
 			w.failed(err)
 		}
@@ -135,7 +137,7 @@ func (w *writer) term(ctx context.Context, s *session) error {
 			if w.failed(err); since.IsZero() {
 				since = time.Now()
 			} else if time.Since(since) > giveUpAfter {
-				return err
+				return errGaveUp
 			}
 			clock.Sleep(ctx, delay)
 			delay = min(2*delay, lastWait)
