@@ -343,6 +343,9 @@ type Start struct {
 	// OnStart may wait until data is loaded. Otherwise the sockets open after
 	// OnStart returns.
 	Reload bool
+	// Observes is set for a command beside the server: its resources yield (see Yielder) as long as they exist, so
+	// that it writes none of the server's files, and it reports no Events.
+	Observes bool
 	// Taken holds sockets of the process that this one replaces, for Listen, and
 	// Saved the data of its States, for Data.
 	Taken, Saved map[string]*os.File
@@ -387,6 +390,9 @@ func Keep[T Stopper](s *Start, key any, create func() (T, error)) (T, error) {
 	t, err := create()
 	if err != nil {
 		return t, err
+	}
+	if y, ok := any(t).(Yielder); ok && s.Observes {
+		y.Yield()
 	}
 	s.kept[key] = t
 	s.created = append(s.created, key)

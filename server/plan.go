@@ -43,6 +43,8 @@ type Options struct {
 	Dial         func(ctx context.Context, network, address string) (net.Conn, error)
 	ListenTCP    func(ctx context.Context, network, address string) (net.Listener, error)
 	NoFileEvents bool
+	// Observes is set for a command beside the server, which writes no files: see config.Start.
+	Observes bool
 	// Repeater, if not nil, repeats replies to equal queries.
 	Repeater Repeater
 	// MaxParked is the number of queries with goroutines that may be parked; zero

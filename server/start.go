@@ -48,7 +48,7 @@ func (p *Plan) Start(ctx context.Context, old *Plan) error {
 		before = old.start
 	}
 	p.start = config.NewStart(ctx, before)
-	p.start.Metrics, p.start.ListenTCP = p.opts.Metrics, p.opts.ListenTCP
+	p.start.Metrics, p.start.ListenTCP, p.start.Observes = p.opts.Metrics, p.opts.ListenTCP, p.opts.Observes
 	if p.taken != nil {
 		p.start.Taken, p.start.Saved = p.taken.http, p.taken.states
 	}

@@ -93,10 +93,13 @@ func (o *options) parse(b *config.Block, d corefile.Directive) error {
 	return nil
 }
 
-// databasePath returns the path of the database. A link is resolved, since it would be replaced.
+// databasePath returns the path of the database. A link is resolved, since it would be replaced. The path
+// is the same before and after the database exists.
 func databasePath(path string) (string, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
+	} else if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(dir, filepath.Base(path))
 	}
 	return filepath.Abs(path)
 }
@@ -142,7 +145,9 @@ func (u *DynUpdate) plan(b *config.Block, d corefile.Directive) error {
 		}
 	}
 
+	observes := false
 	b.OnStart(func(s *config.Start) (err error) {
+		observes = s.Observes
 		u.store, err = config.Keep(s, u.storeID(), func() (*store, error) {
 			if planned == nil { // the server has given it up meanwhile
 				if err := read(); err != nil {
@@ -166,7 +171,9 @@ func (u *DynUpdate) plan(b *config.Block, d corefile.Directive) error {
 	})
 	b.OnSwap(func() {
 		release()
-		u.store.start()
+		if !observes { // else the server could not lock the database
+			u.store.start()
+		}
 	})
 	b.OnDiscard(release)
 	return nil

@@ -117,6 +117,9 @@ func (s *signer) prepare(plan *config.Start, t *signTask) error {
 		s.expires.Store(time.Now().Add(seconds(f.expiration - now)).Unix())
 		return nil
 	}
+	if plan.Observes {
+		return fmt.Errorf("zone %s: %s has no valid signatures: the server signs the zone when it starts", t.origin, s.path)
+	}
 	_, err := s.check(plan.Context, t)
 	return err
 }

@@ -68,7 +68,7 @@ func (s *settings) newSource(b *config.Block) *source {
 // start starts the watch. A reload waits for the objects, and fails without them; the first start does not
 // wait.
 func (x *source) start(start *config.Start, b *config.Block) error {
-	x.report.SetRecorder(sources.NewRecorder(x.api, b.Log, b.Metrics, b.Dial))
+	x.report.SetRecorder(objects.NewRecorder(start, x.api, b))
 	x.run(b)
 	return objects.Await(start, x, x.synced, x.use, "objects")
 }

@@ -180,7 +180,7 @@ func (p *Policy) startNamespaces(b *config.Block, d corefile.Directive) {
 		kept, err := config.Keep(start, namespacesKey{api, strings.Join(texts, "\n")}, func() (*namespaces, error) {
 			n := newNamespaces(b, api, selectors)
 			if p.readsPolicies {
-				n.report.SetRecorder(sources.NewRecorder(api, b.Log, b.Metrics, b.Dial))
+				n.report.SetRecorder(objects.NewRecorder(start, api, b))
 			}
 			n.run(b)
 			return n, objects.Await(start, n, n.synced, d, "namespaces")

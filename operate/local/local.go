@@ -48,9 +48,9 @@ type observer struct{}
 func (observer) ObserveDNS(*dns.Query) {}
 
 // Start starts the servers of a Corefile, and waits until they are ready, until ctx ends.
-// The directives of o that have effects are accepted and ignored.
+// The directives of o that have effects are accepted and ignored, and the others write no files.
 func Start(ctx context.Context, servers []corefile.Server, o server.Options) (*Server, error) {
-	o.Directives, o.Metrics = slices.Clone(o.Directives), new(metrics.Registry)
+	o.Directives, o.Metrics, o.Observes = slices.Clone(o.Directives), new(metrics.Registry), true
 	s := new(Server)
 	for i, d := range o.Directives {
 		o.Directives[i].Setup = func(b *config.Block, uses []corefile.Directive) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/wire"
@@ -51,6 +52,14 @@ type fault struct{ content, told string }
 type Recorder interface {
 	Warn(kind cluster.Kind, key cluster.Key, version, reason, message string)
 	Close()
+}
+
+// NewRecorder returns a Recorder for objects of an API server; nil for a plan that only observes.
+func NewRecorder(s *config.Start, api cluster.Options, b *config.Block) Recorder {
+	if s.Observes {
+		return nil
+	}
+	return sources.NewRecorder(api, b.Log, b.Metrics, b.Dial)
 }
 
 const (

@@ -91,7 +91,7 @@ func (s *Settings) Key() Key {
 // Start starts the watch. A reload waits for the objects, and fails without them; the first start does
 // not wait. r, which has x, is stopped after an error.
 func (x *Objects) Start(start *config.Start, b *config.Block, r config.Stopper) error {
-	x.faults.recorder = sources.NewRecorder(x.settings.API, b.Log, b.Metrics, b.Dial)
+	x.faults.recorder = NewRecorder(start, x.settings.API, b)
 	for _, old := range config.Old[interface{ objects() *Objects }](start) {
 		// The content of both is in memory until the old plan ends: names are not refused for that.
 		if from := old.objects(); from.settings.Directive == x.settings.Directive && x.claim.Succeed(from.claim) {
