@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // A prober sends the probes for one resource. The feeds of a resource in several
@@ -97,9 +99,10 @@ func (c *client) sendProbe(req *http.Request, limit time.Duration) bool {
 
 	ctx, cancel := context.WithTimeout(req.Context(), limit)
 	defer cancel()
-	defer probes.CloseIdleConnections()
+	defer utilnet.CloseIdleConnectionsFor(probes.Transport) // not probes, which client-go has wrapped
 
 	req = req.Clone(ctx)
+	req.Close = true // the next probe takes another connection
 	query := req.URL.Query()
 	watch, list := query.Has("watch"), query.Has("sendInitialEvents")
 	if !watch {

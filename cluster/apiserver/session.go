@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"github.com/seamark/seamark/cluster"
@@ -78,7 +79,7 @@ func NewSession(o cluster.Options) (*Session, error) {
 }
 
 // Close closes the connections.
-func (s *Session) Close() { s.http.CloseIdleConnections() }
+func (s *Session) Close() { utilnet.CloseIdleConnectionsFor(s.http.Transport) }
 
 // Get reads an object or a list. path is the path of its URL: /api/v1/namespaces/shop/pods/web,
 // or with parameters, which are encoded: /api/v1/pods?limit=500.

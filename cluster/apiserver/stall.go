@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -300,11 +299,17 @@ func (c *conn) closeIfSilent(since time.Time) {
 	}
 }
 
-// underlying returns the conn below TLS, or nil.
+// LocalAddr returns an address that underlying finds c by.
+func (c *conn) LocalAddr() net.Addr { return connAddr{c.Conn.LocalAddr(), c} }
+
+type connAddr struct {
+	net.Addr
+	conn *conn
+}
+
+// underlying returns the conn below a connection, or nil. Between may be TLS, and with certificates of clients a
+// type of client-go's that closes connections whose certificates have changed.
 func underlying(c net.Conn) *conn {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	under, _ := c.(*conn)
-	return under
+	address, _ := c.LocalAddr().(connAddr)
+	return address.conn
 }
