@@ -17,6 +17,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/sys/follow"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -172,6 +173,7 @@ type directory struct {
 
 	files atomic.Pointer[File] // replaced when files are added or removed
 	bad   map[string]string    // errors that were logged, by path; used by scan only
+	short bool                 // scan again soon; used by scan, and after it
 }
 
 func newDirectory(o autoOptions, b *config.Block) *directory {
@@ -187,7 +189,7 @@ func newDirectory(o autoOptions, b *config.Block) *directory {
 	if w != nil {
 		d.task.Go(func(ctx context.Context) {
 			defer w.Close()
-			for w.Follow(paths...); w.Wait(ctx); w.Follow(paths...) {
+			for w.Follow(paths...); wait(ctx, w, d.short); w.Follow(paths...) {
 				paths = d.scan()
 			}
 		})
@@ -209,6 +211,7 @@ type scan struct {
 	old, next *File
 	paths     []string          // to watch
 	bad       map[string]string // errors by path
+	again     bool              // some are of the system, not of a file's content
 	added     []wire.Name
 }
 
@@ -224,7 +227,7 @@ func (d *directory) scan() (paths []string) {
 			d.log.Warn("auto: Ignored file", "file", path, "error", why)
 		}
 	}
-	d.bad = s.bad
+	d.bad, d.short = s.bad, s.again
 
 	d.files.Store(s.next)
 	for origin, had := range s.old.zones.All() {
@@ -248,6 +251,10 @@ func (s *scan) visit(path string, entry fs.DirEntry, err error) error {
 	switch {
 	case err != nil:
 		s.bad[path] = err.Error()
+		if !errors.Is(err, fs.ErrNotExist) {
+			s.again = true
+			s.keep(path)
+		}
 		return nil
 	case strings.HasPrefix(name, ".."): // the versions of a mounted ConfigMap
 		if entry.IsDir() {
@@ -273,6 +280,17 @@ func (s *scan) visit(path string, entry fs.DirEntry, err error) error {
 	return nil
 }
 
+// keep adds the zones of the files in a directory that cannot be read now.
+func (s *scan) keep(dir string) {
+	dir = filepath.Clean(dir)
+	for origin, had := range s.old.zones.All() {
+		if strings.HasPrefix(had.path, dir+string(filepath.Separator)) && s.next.zones.Get(origin) == nil {
+			s.next.zones.Set(origin, had)
+			s.paths = append(s.paths, had.path)
+		}
+	}
+}
+
 // add adds the zone of a file, with its source if it has one already.
 func (s *scan) add(path string, origin wire.Name) {
 	if other := s.next.zones.Get(origin); other != nil {
@@ -288,6 +306,7 @@ func (s *scan) add(path string, origin wire.Name) {
 	var err error
 	if u.planned, err = libraryOf(s.block).read(path, u.origins, u.limits(s.block), true, s.log); err != nil {
 		s.bad[path] = err.Error()
+		s.again = s.again || errors.As(err, new(*memory.Error))
 		return
 	}
 	u.source = newSource(u, s.block)

@@ -2,9 +2,11 @@ package file
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -68,6 +70,31 @@ func TestAutoFollowsDirectory(t *testing.T) {
 		return seen["\x01a\x07example\x03org\x00"] >= 2 && seen["\x01b\x07example\x03org\x00"] >= 1 &&
 			seen["\x03bad\x07example\x03org\x00"] >= 1 && seen["\x01d\x07example\x03org\x00"] >= 1
 	})
+}
+
+// The zones of a directory that cannot be read are kept, and it is read again soon. Those of one that has been
+// removed are not.
+func TestAutoDirectoryUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "db.a.example.org"), fmt.Sprintf(head, 1))
+	write(t, filepath.Join(dir, "sub", "db.b.example.org"), fmt.Sprintf(head, 1))
+	d := config.Find[*Auto](runAuto(t, "auto {\n directory "+dir+"\n reload 1h\n}").Plan)[0].dir
+	for _, c := range []struct {
+		path  string
+		err   error
+		zones int
+		again bool
+	}{
+		{"sub", syscall.EIO, 1, true}, {"sub", fs.ErrNotExist, 0, false}, {".", syscall.ESTALE, 2, true}, {"other", syscall.EACCES, 0, true},
+	} {
+		s := scan{directory: d, old: d.files.Load(), next: new(File), bad: map[string]string{}}
+		if err := s.visit(dir+string(filepath.Separator)+c.path, nil, &fs.PathError{Op: "open", Path: c.path, Err: c.err}); err != nil {
+			t.Error(err)
+		}
+		if n := len(s.next.zones.All()); n != c.zones || s.again != c.again || len(s.bad) != 1 {
+			t.Errorf("%s, %v: got %d zones, again %v and %d errors; want %d, %v and 1", c.path, c.err, n, s.again, len(s.bad), c.zones, c.again)
+		}
+	}
 }
 
 // The first file of a zone in the order of the paths is served. The pattern selects

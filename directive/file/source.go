@@ -119,13 +119,17 @@ func (s *source) follow(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// shortInterval is the time after which a file is read again for which there was no memory: other parts
+// shortInterval is the time after which a file is read again for which there was no memory, or a directory that
+// could not be read: other parts
 // of the server may have returned some, and the file does not change.
 const shortInterval = time.Minute
 
 // wait blocks until the file has changed, or has to be read again. It returns false when ctx ends.
-func (s *source) wait(ctx context.Context, w *watch.Watcher) bool {
-	if !s.short {
+func (s *source) wait(ctx context.Context, w *watch.Watcher) bool { return wait(ctx, w, s.short) }
+
+// wait blocks until w's files have changed, at most for shortInterval if short. It returns false when ctx ends.
+func wait(ctx context.Context, w *watch.Watcher, short bool) bool {
+	if !short {
 		return w.Wait(ctx)
 	}
 	limited, cancel := context.WithTimeout(ctx, shortInterval)
