@@ -97,21 +97,29 @@ func (st *Store) LoadState(r io.Reader) error {
 			return malformed
 		case err != nil:
 			return fmt.Errorf("loading the cache: %w", err)
-		case int(e.Kind) >= numKinds || e.Flags > keyFlags || len(e.Name) > wire.MaxName || len(e.Options) > maxKeyOptions:
-			return fmt.Errorf("loading the cache: invalid entry of type %d for %q", e.Type, e.Name)
 		}
 
 		if err := e.check(&message); err != nil {
-			malformed = cmp.Or(malformed, fmt.Errorf("loading the cache: %s %s: %w", wire.Name(e.Name), e.Type, err))
+			malformed = cmp.Or(malformed, fmt.Errorf("loading the cache: %q %s: %w", e.Name, e.Type, err))
 			continue
 		}
 		st.load(&e)
 	}
 }
 
-// check returns an error unless the entry has as many records as it counts, each in the form of its
-// type. Names may be pointers to the question. room is memory.
+// check returns an error unless the entry is one of a cache, and has as many records as it counts, each in the
+// form of its type. Names may be pointers to the question. room is memory.
 func (e *savedEntry) check(room *wire.Answer) error {
+	if int(e.Kind) >= numKinds || e.Flags > keyFlags || len(e.Name) > wire.MaxName || len(e.Options) > maxKeyOptions {
+		return errors.New("invalid entry")
+	}
+	for rest := e.Extended; len(rest) > 0; {
+		if len(rest) < 4 || len(rest) < 4+int(binary.BigEndian.Uint16(rest[2:])) {
+			return errors.New("invalid extended errors")
+		}
+		rest = rest[4+int(binary.BigEndian.Uint16(rest[2:])):]
+	}
+
 	question := binary.BigEndian.AppendUint16(slices.Clone(e.Name), uint16(e.Type))
 	room.Reset(room.Buf, binary.BigEndian.AppendUint16(question, uint16(e.Class)))
 	message := append(slices.Clone(room.Buf), e.Records...)

@@ -85,6 +85,36 @@ func FuzzLoadState(f *testing.F) {
 	})
 }
 
+// Entries that no cache has are left out, and those behind them are loaded.
+func TestLoadStateInvalidEntry(t *testing.T) {
+	good := savedEntry{
+		Scope: "scope", Name: []byte("\x01b\x00"), Type: wire.TypeA, Class: wire.ClassIN, Count: [3]uint16{1}, Expires: time.Now().Add(time.Minute),
+		Records: wire.AppendAddress(nil, wire.OwnerIsQuestion, 60, netip.MustParseAddr("192.0.2.1")), Extended: []byte{0, 15, 0, 2, 0, 22},
+	}
+	for name, change := range map[string]func(e *savedEntry){
+		"flags":          func(e *savedEntry) { e.Flags = 255 },
+		"kind":           func(e *savedEntry) { e.Kind = numKinds },
+		"name":           func(e *savedEntry) { e.Name = bytes.Repeat([]byte{1}, 300) },
+		"extended error": func(e *savedEntry) { e.Extended = []byte{0, 15, 0, 9} },
+		"rest of one":    func(e *savedEntry) { e.Extended = []byte{0, 15, 0, 0, 0} },
+	} {
+		wrong := good
+		wrong.Name = []byte("\x01a\x00")
+		change(&wrong)
+		var data bytes.Buffer
+		for _, e := range []savedEntry{wrong, good} {
+			if err := json.NewEncoder(&data).Encode(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		st := NewStore(1<<20, nil)
+		st.scope("scope", [2]int{10, 10})
+		if err := st.LoadState(&data); err == nil || len(st.all()["scope"]) != 1 {
+			t.Errorf("%s: got %d entries, error %v; want the other one, and an error", name, len(st.all()["scope"]), err)
+		}
+	}
+}
+
 // Entries with malformed records are left out, since clients reject them, and the others are loaded.
 func TestLoadStateMalformedRecord(t *testing.T) {
 	records := chaintest.MalformedRecords()

@@ -121,7 +121,8 @@ func (l *lookup) writeAliases(r keyRange, owner, name []byte, types typeSet, ste
 		count, ttls := a.Count, l.ttls
 		at := l.beginRecord(owner, wire.TypeCNAME, len(m.name))
 		a.Buf = append(a.Buf, m.name...)
-		added, sum := l.endRecord(at, len(owner), l.ttlOf(&m, l.q.Now())), l.written.last
+		added := l.endRecord(at, len(owner), l.ttlOf(&m, l.q.Now()))
+		sum := l.written.last // of this record
 
 		switch {
 		case !added, l.writeTarget(m.name, types, steps+1):

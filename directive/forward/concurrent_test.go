@@ -198,3 +198,22 @@ func (l *limiter) waiting() int {
 	defer l.mu.Unlock()
 	return l.used
 }
+
+// A panic of an event, which the query that causes it recovers from, leaves the exchange as it was.
+func TestProcessPanics(t *testing.T) {
+	x := new(exchange)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("got no panic, want the event's")
+			}
+		}()
+		x.process(func() { panic("event") })
+	}()
+
+	done := false
+	x.process(func() { done = true })
+	if !done {
+		t.Error("the next event is not processed")
+	}
+}

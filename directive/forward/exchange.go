@@ -116,7 +116,7 @@ func (x *exchange) historyOf(u *upstream) history {
 }
 
 // process processes an event. If another goroutine is processing one, process leaves
-// the event to it.
+// the event to it. After a panic of an event the ones that follow it are lost.
 func (x *exchange) process(event func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -126,15 +126,20 @@ func (x *exchange) process(event func()) {
 	}
 
 	x.processing = true
+	defer func() { x.processing, x.events = false, nil }()
 	for len(x.events) > 0 {
 		event, x.events = x.events[0], x.events[1:]
-		x.mu.Unlock() // an event may cause others on the same goroutine
-		if !x.finished.Load() {
-			event()
-		}
-		x.mu.Lock()
+		x.unlocked(event)
 	}
-	x.processing, x.events = false, nil
+}
+
+// unlocked calls an event, which may cause others on the same goroutine. x.mu is held before and after.
+func (x *exchange) unlocked(event func()) {
+	x.mu.Unlock()
+	defer x.mu.Lock()
+	if !x.finished.Load() {
+		event()
+	}
 }
 
 // setError sets the error and the code of the extended DNS error.

@@ -196,6 +196,15 @@ func TestParseRecordErrors(t *testing.T) {
 	}
 }
 
+// Numbers of zero are data.
+func TestParseRecordZero(t *testing.T) {
+	for _, text := range []string{"a UID 0", "a GID 0", "a EUI48 00-00-00-00-00-00", "a EUI64 00-00-00-00-00-00-00-00", "a NID 0 0000:0000:0000:0000", "a L64 0 0000:0000:0000:0000"} {
+		if _, err := ParseRecord(text, origin, 60); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // Text in which RDATA is not that of its type is refused.
 func TestParseRecordMalformed(t *testing.T) {
 	// The library leaves out what follows a name, and adds the second string of HINFO.

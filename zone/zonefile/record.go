@@ -123,9 +123,10 @@ func pack(rr dns.RR, room []byte) (Record, error) {
 }
 
 // lacksData reports whether rr has no RDATA, which only updates may lack (RFC 2136
-// §2.4). An APL record may have an empty list (RFC 3123 §4).
+// §2.4). An APL record may have an empty list (RFC 3123 §4), and numbers may be zero.
 func lacksData(rr dns.RR) bool {
-	if _, ok := rr.(*dns.APL); ok {
+	switch rr.(type) {
+	case *dns.APL, *dns.UID, *dns.GID, *dns.EUI48, *dns.EUI64, *dns.NID, *dns.L64:
 		return false
 	}
 	known, ok := dns.TypeToRR[rr.Header().Rrtype]
