@@ -16,7 +16,7 @@ import (
 // A savedEntry is an entry in the data for the process that replaces this one. Its
 // times are of the wall clock: the clocks of two stores begin at different times.
 type savedEntry struct {
-	Scope           string
+	Scope           string `json:",omitempty"` // a long text; "" is that of the entry before
 	Name, Options   []byte
 	Type            wire.Type
 	Class           wire.Class
@@ -41,10 +41,12 @@ func (*Store) StateName() string { return "cache" }
 func (st *Store) SaveState(w io.Writer) error {
 	encoder := json.NewEncoder(w)
 	for name, entries := range st.all() {
+		scope := name
 		for _, e := range entries {
-			if err := encoder.Encode(st.saved(name, e)); err != nil {
+			if err := encoder.Encode(st.saved(scope, e)); err != nil {
 				return fmt.Errorf("saving the cache: %w", err)
 			}
+			scope = ""
 		}
 	}
 	return nil
@@ -90,6 +92,7 @@ func (st *Store) LoadState(r io.Reader) error {
 	decoder := json.NewDecoder(r)
 	var message wire.Answer
 	var malformed error // the first one
+	scope := ""
 	for {
 		var e savedEntry
 		switch err := decoder.Decode(&e); {
@@ -98,6 +101,8 @@ func (st *Store) LoadState(r io.Reader) error {
 		case err != nil:
 			return fmt.Errorf("loading the cache: %w", err)
 		}
+		scope = cmp.Or(e.Scope, scope)
+		e.Scope = scope
 
 		if err := e.check(&message); err != nil {
 			malformed = cmp.Or(malformed, fmt.Errorf("loading the cache: %q %s: %w", e.Name, e.Type, err))

@@ -3,7 +3,9 @@ package cache
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +85,30 @@ func FuzzLoadState(f *testing.F) {
 		st.scope("scope", [2]int{10, 10})
 		_ = st.LoadState(bytes.NewReader(data))
 	})
+}
+
+// The name of a scope, which may be the text of many hosts, is saved once.
+func TestSaveStateLongScope(t *testing.T) {
+	name := strings.Repeat("x", 50_000)
+	before, after := NewStore(MaxBytes, nil), NewStore(MaxBytes, nil)
+	s := before.scope(name, [2]int{1000, 1000})
+	for i := range 1000 {
+		k := key{name: fmt.Appendf(nil, "\x04%04d\x00", i), t: wire.TypeA, class: 1}
+		k.setHash(before, s)
+		e := makeEntry(s, &k, success, nil, nil)
+		e.setTimes(0, time.Hour, 0)
+		before.put(e, 0, 0)
+	}
+
+	var data bytes.Buffer
+	if err := before.SaveState(&data); err != nil {
+		t.Fatal(err)
+	}
+	saved := len(before.all()[name])
+	after.scope(name, [2]int{1000, 1000})
+	if size, err := data.Len(), after.LoadState(&data); err != nil || size > 1<<20 || saved == 0 || len(after.all()[name]) != saved {
+		t.Errorf("got %d bytes and %d of %d entries, error %v; want at most 1 MB and all", size, len(after.all()[name]), saved, err)
+	}
 }
 
 // Entries that no cache has are left out, and those behind them are loaded.
