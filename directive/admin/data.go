@@ -52,6 +52,7 @@ func (s *service) listRecords(w http.ResponseWriter, r *http.Request) {
 
 	turn, err := s.turns.Begin(r.Context(), web.Client(r))
 	if err != nil {
+		fail(w, http.StatusServiceUnavailable, err)
 		return
 	}
 	defer turn.End()

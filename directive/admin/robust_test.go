@@ -211,6 +211,7 @@ func TestSlowReaderOfRecords(t *testing.T) {
 	}
 	w.put("many.yaml", many.String())
 	w.answers("s39.shop.svc.cluster.local", "NOERROR")
+	var lists []net.Conn
 	for i := range clientDownloads {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 		if err != nil {
@@ -223,6 +224,7 @@ func TestSlowReaderOfRecords(t *testing.T) {
 		if line, err := bufio.NewReaderSize(conn, 16).ReadString('\n'); !strings.Contains(line, "200") {
 			t.Fatalf("list %d: got %q and error %v, want 200", i, line, err)
 		}
+		lists = append(lists, conn)
 	}
 	if got := w.open("/v1/records"); got.StatusCode != 503 {
 		t.Errorf("list beside two others of the client: got %s, want 503", got.Status)
@@ -233,6 +235,11 @@ func TestSlowReaderOfRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("/v1/records?name=new.shop&type=A", `"data":"10.96.0.77"`)
+	for i, list := range lists { // which the reload has ended
+		if rest, _ := io.ReadAll(list); strings.HasSuffix(string(rest), "0\r\n\r\n") {
+			t.Errorf("list %d: it ends as if it were complete", i)
+		}
+	}
 }
 
 // put writes a file of objects.
