@@ -158,6 +158,7 @@ func (u *DynUpdate) plan(b *config.Block, d corefile.Directive) error {
 			claim = nil
 			return newStore(&u.options, planned, taken, b), nil
 		})
+
 		switch {
 		case err != nil:
 			return err
