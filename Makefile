@@ -137,8 +137,8 @@ quick: ## run the tests of every module that take less than a second, without th
 stage-%:
 	@start=$$(date +%s); $(MAKE) $*; status=$$?; echo "== $*: $$(($$(date +%s) - start)) s"; exit $$status
 
-# Every stage runs even if another one failed: one run shows everything. Much of the first three
-# is waiting for real time, the tests of a node and of an API server above all, so that two run at once.
+# Every stage runs even if another one failed: one run shows everything. Two run at once, since much of them
+# is waiting for real time, in the tests of a node and of an API server above all.
 test: c-compiler programs ## run every test, and end with a summary
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
 	@failed=; \
@@ -152,9 +152,9 @@ test: c-compiler programs ## run every test, and end with a summary
 # of a start, and what it reports in a process that a test kills fails no test. They have it in make soak; so
 # have the program's processes in test-api, and the handlers, listeners and commands in their packages' tests.
 DRIVERS := ./cmd ./test/demo ./test/node ./test/process
-# Without the second that each test binary sleeps at its end.
-GORACE := atexit_sleep_ms=0
 BUT_DRIVERS = $(GO) list ./... | grep -vxF "$$($(GO) list $(DRIVERS))"
+# A test binary with the race detector would sleep for a second at its end.
+GORACE := atexit_sleep_ms=0
 
 test-server: # the server
 	@mkdir -p $(RESULTS)

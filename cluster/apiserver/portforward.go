@@ -88,19 +88,26 @@ func (f *Forwarder) dial(ctx context.Context) (net.Conn, error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		conn, err = forward(stream, f.port, id)
+		if conn, err = forward(stream, f.port, id); err != nil {
+			f.discard(stream)
+		}
 	}()
 	select {
 	case <-done:
+		return conn, err
 	case <-ctx.Done():
-		f.discard(stream)
-		return nil, ctx.Err()
 	}
 
-	if err != nil {
+	// A caller that has given up costs other connections nothing, unless the path is lost.
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		f.discard(stream)
 	}
-	return conn, err
+	go func() {
+		if <-done; conn != nil {
+			_ = conn.Close()
+		}
+	}()
+	return nil, ctx.Err()
 }
 
 // forward opens the connection with a number over the connection to the API server.

@@ -35,10 +35,10 @@ const (
 	lastWait  = time.Second
 )
 
-// errLost means that another replica is the leader, or may be.
+// The errors of a term.
 var (
-	errLost   = errors.New("leadership is lost")
-	errGaveUp = errors.New("requests to etcd fail")
+	errLost   = errors.New("leadership is lost")    // another replica is the leader, or may be
+	errGaveUp = errors.New("requests to etcd fail") // for giveUpAfter
 )
 
 // A session is the time between two elections.

@@ -76,10 +76,10 @@ func (f Flags) generate(file, template string, c config, getenv func(string) str
 	adapted := map[int]bool{} // lines: a snippet may be imported more than once
 	for _, s := range read.Servers {
 		for _, d := range s.Directives {
-			if d.File != file || !adapted[d.Line] {
+			if d.File == file && !adapted[d.Line] {
 				f.adapt(d, file, lines, len(c.upstreams) > 0, local[0])
+				adapted[d.Line] = true
 			}
-			adapted[d.Line] = adapted[d.Line] || d.File == file
 		}
 	}
 	text := localPort.ReplaceAllString(strings.Join(lines, "\n"), hostOf(local[0])+"$1")

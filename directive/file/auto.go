@@ -293,7 +293,7 @@ func (s *scan) keep(dir string) {
 
 // add adds the zone of a file, with its source if it has one already.
 func (s *scan) add(path string, origin wire.Name) {
-	if other := s.next.zones.Get(origin); other != nil {
+	if other := s.next.zones.Get(origin); other != nil && other.path != path { // else kept: see keep
 		s.bad[path] = "zone " + origin.String() + " is already served from " + other.path
 		return
 	}

@@ -119,9 +119,8 @@ func (s *source) follow(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// shortInterval is the time after which a file is read again for which there was no memory, or a directory that
-// could not be read: other parts
-// of the server may have returned some, and the file does not change.
+// shortInterval is the time after which a file is read again for which there was no memory, of which other parts
+// of the server may have returned some, or a directory that could not be read: neither may change before.
 const shortInterval = time.Minute
 
 // wait blocks until the file has changed, or has to be read again. It returns false when ctx ends.

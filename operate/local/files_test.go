@@ -101,7 +101,7 @@ func serve(t *testing.T, text string) (address string, stop func()) {
 	return plan.Addresses()[0].String(), stop
 }
 
-// state returns the names, the times and the sizes of the files in a folder.
+// state returns the names, the times and the modes of the files in a folder.
 func state(t *testing.T, dir string) string {
 	t.Helper()
 	var lines []string
