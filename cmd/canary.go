@@ -303,7 +303,7 @@ func (p *program) checkMounted(file string, files map[string]string) (errs, warn
 
 	run := server.Run{
 		Read:    func() corefile.Reading { return corefile.Read(filepath.Join(root, file)) },
-		Options: server.Options{Directives: p.directives, Log: server.NewLog(io.Discard, slog.LevelError)},
+		Options: server.Options{Directives: p.directives, Port: 53, Log: server.NewLog(io.Discard, slog.LevelError)},
 	}
 	plan, err := run.Check()
 	if err != nil {

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/operate/local"
 	"github.com/seamark/seamark/operate/resolvconf"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // maxPodFile is the size of the largest manifest in which a Pod is searched.
@@ -99,17 +101,27 @@ func folderPod(
 func findPod(
 	ctx context.Context, folder string, key cluster.Key,
 ) (m resolvconf.Manifest, address string, found bool, err error) {
-	err = filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+	root, err := filepath.EvalSymlinks(folder) // WalkDir follows no link
+	if err != nil {
+		return m, "", false, err
+	}
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err != nil {
 			return err
 		}
+		suitable := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path))
+		if !suitable || watch.Ignored(entry.Name()) {
+			return nil
+		}
 
 		info, err := os.Stat(path) // follows links, as those of a mounted ConfigMap
-		suitable := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path))
-		if err != nil || info.Size() > maxPodFile || !suitable || !info.Mode().IsRegular() {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a link to nothing, or a file that was removed meanwhile
+		}
+		if err != nil || info.Size() > maxPodFile || !info.Mode().IsRegular() {
 			return err
 		}
 

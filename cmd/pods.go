@@ -91,6 +91,20 @@ func (t *podTable) find(ctx context.Context, client netip.Addr) (pod apiserver.C
 	return pod, ok
 }
 
+// all returns the pods, as they were at most a minute ago.
+func (t *podTable) all(ctx context.Context) (podsByAddress, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.listed.IsZero() || time.Since(t.listed) >= podsAgain {
+		pods, err := t.flags.read(ctx, t.timeout)
+		if err != nil {
+			return nil, err
+		}
+		t.pods, t.listed = pods, time.Now()
+	}
+	return t.pods, nil
+}
+
 func (t *podTable) list(ctx context.Context) {
 	pods, err := t.flags.read(ctx, t.timeout)
 	t.mu.Lock()

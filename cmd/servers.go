@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/seamark/seamark/operate/servers"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/spf13/cobra"
 )
 
@@ -141,6 +142,40 @@ func (a *adminFlags) find(ctx context.Context) (found []*servers.Server, stop fu
 			s.Close()
 		}
 	}, nil
+}
+
+// findAgain is how long a command with --watch shows the servers that it has found: new ones come with a rollout, and
+// with more replicas.
+const findAgain = 30 * time.Second
+
+// watchServers calls show with the servers that the flags select, with --watch again and again: see watch. It finds
+// them anew from time to time, and as soon as show reports that not all of them answer.
+func (p *program) watchServers(
+	ctx context.Context, a *adminFlags, s screen, show func([]*servers.Server) (all bool, err error),
+) error {
+	found, stop, err := a.find(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { stop() }()
+
+	at, all := clock.Now(), true
+	return p.watch(ctx, s, func() error {
+		if now := clock.Now(); !all || now-at >= findAgain {
+			at = now
+			again, stopAgain, err := a.find(ctx)
+			if err != nil && !all {
+				return err
+			}
+			if err == nil {
+				stop()
+				found, stop = again, stopAgain
+			}
+		}
+
+		all, err = show(found)
+		return err
+	})
 }
 
 // localServer returns the address of a server of this machine, if one listens.

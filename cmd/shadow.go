@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -219,15 +220,19 @@ func (p *program) shadowSource(s shadowFlags, o *shadow.Options) (shadow.Source,
 
 	var in io.ReadCloser
 	var interrupt func()
-	if name := s.pcap + s.dnstap; name == "-" {
-		pipe := p.pipedInput()
+	name := s.pcap + s.dnstap
+	open := func() (io.Reader, error) { return os.Open(name) }
+	info, err := os.Stat(name)
+	fifo := err == nil && info.Mode().Type() == fs.ModeNamedPipe
+	if name == "-" {
+		open = func() (io.Reader, error) { return p.in, nil }
+	}
+
+	if name == "-" || fifo {
+		pipe := piped(open)
 		o.Endless, in, interrupt = true, pipe, func() { _ = pipe.Close() }
-	} else {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading the capture: %w", err)
-		}
-		in = f
+	} else if in, err = os.Open(name); err != nil {
+		return nil, nil, fmt.Errorf("reading the capture: %w", err)
 	}
 
 	closeInput := func() { _ = in.Close() }
@@ -238,13 +243,16 @@ func (p *program) shadowSource(s shadowFlags, o *shadow.Options) (shadow.Source,
 	return shadow.Pcap{Reader: in, Port: s.port, Server: to, Interrupt: interrupt}, closeInput, nil
 }
 
-// pipedInput returns standard input as a pipe whose Close ends a Read that waits. A read of
-// standard input itself cannot be interrupted: the goroutine ends with the input, or
-// with the process.
-func (p *program) pipedInput() *io.PipeReader {
+// piped returns what open opens as a pipe whose Close ends a Read that waits. A read of standard input
+// cannot be interrupted, nor can the opening of a FIFO that nobody writes: the goroutine ends with
+// the input, or with the process.
+func piped(open func() (io.Reader, error)) *io.PipeReader {
 	out, in := io.Pipe()
 	go func() {
-		_, err := io.Copy(in, p.in)
+		from, err := open()
+		if err == nil {
+			_, err = io.Copy(in, from)
+		}
 		_ = in.CloseWithError(err)
 	}()
 	return out

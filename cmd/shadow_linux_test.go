@@ -32,6 +32,52 @@ func background(t *testing.T, c *exec.Cmd) {
 	})
 }
 
+// The first signal ends the wait for a FIFO that is written on and on: the report has what came before.
+func TestShadowFIFOInterrupted(t *testing.T) {
+	long(t)
+	t.Parallel()
+	traffic, err := os.ReadFile(capture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	command := program.Command(t, t.TempDir(), "shadow", "--pcap", fifo, "--manifests", absolute(t, "../examples"), "--output", "json")
+	var out bytes.Buffer
+	command.Stdout = &out
+	stderr, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stuck := time.AfterFunc(time.Minute, func() { _ = command.Process.Kill() })
+	defer stuck.Stop()
+
+	in, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if _, err := in.Write(traffic); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "16 queries with a response") {
+			if err := command.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if r, code := ended(t, command, &out); code != 0 || r.Answered != 16 {
+		t.Errorf("got %+v and status %d, want 16 queries with a response and 0", r, code)
+	}
+}
+
 // queryFive sends five queries to the server at a port of 127.0.0.1, of which two are over TCP.
 func queryFive(t *testing.T, port string) {
 	t.Helper()

@@ -67,31 +67,14 @@ wrong.`,
 			if err := s.check(); err != nil {
 				return err
 			}
-			found, stop, err := a.find(c.Context())
-			if err != nil {
-				return err
-			}
-			defer func() { stop() }()
-			return p.watch(c.Context(), s, func() error {
-				if found == nil {
-					if found, stop, err = a.find(c.Context()); err != nil {
-						found, stop = nil, func() {}
-						return err
-					}
-				}
-
+			return p.watchServers(c.Context(), &a, s, func(found []*servers.Server) (all bool, err error) {
 				report := readStatus(c.Context(), found)
-				if slices.ContainsFunc(report.Servers, func(r replica) bool { return r.Error != "" }) {
-					stop() // of a rollout, whose next pods have other names
-					found, stop = nil, func() {}
+				all = !slices.ContainsFunc(report.Servers, func(r replica) bool { return r.Error != "" })
+				err = a.show(p.out, report, func() { p.showStatus(report, s.colors(p)) })
+				if err == nil && !report.Healthy {
+					err = different{}
 				}
-				if err := a.show(p.out, report, func() { p.showStatus(report, s.colors(p)) }); err != nil {
-					return err
-				}
-				if !report.Healthy {
-					return different{}
-				}
-				return nil
+				return all, err
 			})
 		},
 	}

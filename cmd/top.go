@@ -86,13 +86,9 @@ the clients, and the workloads that own them.`,
 			if err := s.check(); err != nil {
 				return err
 			}
-			found, stop, err := a.find(c.Context())
-			if err != nil {
-				return err
-			}
-			defer stop()
-			return p.watch(c.Context(), s, func() error {
-				return p.top(c.Context(), &a, &pods, found, lists, limit, s.colors(p))
+			table := &podTable{flags: pods, timeout: a.timeout}
+			return p.watchServers(c.Context(), &a, s, func(found []*servers.Server) (all bool, err error) {
+				return p.top(c.Context(), &a, table, found, lists, limit, s.colors(p))
 			})
 		},
 	}
@@ -108,10 +104,10 @@ the clients, and the workloads that own them.`,
 // maxTop is the most entries of a list.
 const maxTop = 500
 
-// top shows lists of servers.
+// top shows lists of servers. It returns whether all of them have answered.
 func (p *program) top(
-	ctx context.Context, a *adminFlags, pods *podFlags, found []*servers.Server, lists []string, limit int, c colors,
-) error {
+	ctx context.Context, a *adminFlags, pods *podTable, found []*servers.Server, lists []string, limit int, c colors,
+) (all bool, err error) {
 	each := limit
 	if len(found) > 1 {
 		each = maxTop // a key that many servers have below their first ones may be among the first of all
@@ -127,11 +123,12 @@ func (p *program) top(
 		return tops, nil
 	}))
 	if err != nil {
-		return err
+		return false, err
 	}
-	known, err := pods.read(ctx, a.timeout)
+	all = len(replies) == len(found)
+	known, err := pods.all(ctx)
 	if err != nil {
-		return failure{err}
+		return all, failure{err}
 	}
 
 	var results []topResult
@@ -157,10 +154,10 @@ func (p *program) top(
 	} else {
 		err = a.show(p.out, results, show)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = partial(len(found), len(replies))
 	}
-	return partial(len(found), len(replies))
+	return all, err
 }
 
 // A topResult is a list of top, with the pods of its clients.

@@ -407,21 +407,33 @@ func (p *Plan) sendConnections(c *handover.Conn, unused []netip.AddrPort) (passe
 	ctx, cancel := context.WithTimeout(context.Background(), passTimeout)
 	defer cancel()
 
+	// All at once: a query that waits keeps the connections of its own address only.
 	inclusive, _ := p.socketsByUse()
+	var passes sync.WaitGroup
+	var sending sync.Mutex
 	for _, l := range inclusive {
 		if slices.Contains(unused, l.Addr()) {
 			continue
 		}
-		err := l.HandOver(ctx, func(conn transport.Conn) error {
+		send := func(conn transport.Conn) error {
+			sending.Lock()
+			defer sending.Unlock()
+			if err != nil {
+				return err
+			}
 			passed++
-			return c.Send(handover.Message{
+			err = c.Send(handover.Message{
 				Kind: handover.Connection, Address: l.Addr(), File: conn.File, Unread: conn.Unread,
 				Queries: conn.Queries, Client: conn.Client, Pending: conn.HeaderPending, TLVs: []byte(conn.ProxyTLVs),
 			}, messageTimeout)
-		})
-		if err != nil {
-			return passed, err
+			return err
 		}
+		passes.Go(func() {
+			if l.HandOver(ctx, send) != nil {
+				cancel() // the others need not wait
+			}
+		})
 	}
-	return passed, nil
+	passes.Wait()
+	return passed, err
 }

@@ -25,7 +25,9 @@ func (p *Plan) httpOverlaps() (errs []error, ofFlag error) {
 	onPort, seen := map[uint16][]listener{}, map[string]bool{}
 	add := func(l listener) { onPort[l.addr.Port()] = append(onPort[l.addr.Port()], l) }
 	for _, s := range p.sites {
-		add(listener{s.name(), s.from, s.addr})
+		if s.scheme.TCP() {
+			add(listener{s.name(), s.from, s.addr})
+		}
 	}
 
 	for _, b := range p.blocks {

@@ -21,7 +21,7 @@ type Listener interface {
 	Port() *dns.Port
 	Addr() netip.AddrPort
 	Readers() int
-	SetLimits(transport.Limits)
+	SetLimits(transport.Limits) (applied bool)
 	Serve()
 	Stop()
 }
@@ -108,7 +108,9 @@ func (p *Plan) open(ctx context.Context, s *site, o transport.Options) (Listener
 // configure applies the plan's limits to a listener that may have been opened by
 // an older plan.
 func (p *Plan) configure(s *site, l Listener) {
-	l.SetLimits(s.limits())
+	if !l.SetLimits(s.limits()) {
+		p.opts.Log.Warn("Ignored timeouts for an open address: restart the server to apply it", "address", s.name())
+	}
 	if l, ok := l.(proxiedListener); ok {
 		l.SetProxies(s.proxies())
 	}

@@ -237,11 +237,13 @@ func (p *Plan) retire(ctx context.Context, old *Plan) {
 	for _, l := range p.listeners {
 		l.Port().WaitReaders()
 	}
+	var stops sync.WaitGroup
 	for _, l := range old.listeners {
 		if !slices.Contains(p.listeners, l) {
-			l.Stop()
+			stops.Go(l.Stop)
 		}
 	}
+	stops.Wait()
 	old.closeLot(ctx)
 	old.removeGauges()
 }

@@ -17,10 +17,10 @@ type unconnected struct {
 	address netip.AddrPort
 }
 
-func (l *unconnected) Port() *dns.Port          { return &l.port }
-func (l *unconnected) Addr() netip.AddrPort     { return l.address }
-func (*unconnected) Readers() int               { return 1 }
-func (*unconnected) SetLimits(transport.Limits) {}
-func (*unconnected) SetTLS(func() *tls.Config)  {}
-func (*unconnected) Serve()                     {}
-func (l *unconnected) Stop()                    { l.port.StopParking() }
+func (l *unconnected) Port() *dns.Port               { return &l.port }
+func (l *unconnected) Addr() netip.AddrPort          { return l.address }
+func (*unconnected) Readers() int                    { return 1 }
+func (*unconnected) SetLimits(transport.Limits) bool { return true }
+func (*unconnected) SetTLS(func() *tls.Config)       {}
+func (*unconnected) Serve()                          {}
+func (l *unconnected) Stop()                         { l.port.StopParking() }

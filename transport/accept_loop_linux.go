@@ -274,7 +274,7 @@ func (a *acceptLoop) await(c *conn) bool {
 		c.cut()
 		return false
 	}
-	return !a.l.isStopping() || !c.claim()
+	return !a.l.isStopping() && !a.l.passing.Load() || !c.claim()
 }
 
 // A descriptor is the socket of a connection that was accepted by an acceptLoop. Read

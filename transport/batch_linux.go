@@ -60,7 +60,7 @@ func runBatches(r *reader) bool {
 		r.l.o.Log.Info("recvmmsg and sendmmsg unavailable, reading single packets", "error", error(errno))
 		return false
 	}
-	b := &batch{reader: r, raw: raw, load: r.l.overload.observe(r.l, raw)}
+	b := &batch{reader: r, raw: raw, load: r.l.overload.observe(r.l, r.conn, raw)}
 	b.yielder.open()
 	defer b.yielder.close()
 	r.allocSlots(batchSize, b)

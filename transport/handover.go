@@ -184,6 +184,7 @@ func (l *Listener) Adopt(in Conn) error {
 	}
 
 	c.in, c.queries, c.messageStart = in.Unread, in.Queries, time.Now()
+	c.asked.Store(in.Queries > 0)
 	if l.admit(c) {
 		c.start()
 	}

@@ -50,10 +50,11 @@ type overload struct {
 // A socketLoad observes one UDP socket.
 type socketLoad struct {
 	l        *Listener
+	conn     any // the socket, which several readers may share
 	raw      syscall.RawConn
 	drops    atomic.Uint32 // as the kernel has counted them, when they were read last
 	counting atomic.Bool   // an overload runs: the reader calls count
-	idle     atomic.Bool   // the reader has found the socket empty
+	idle     atomic.Bool   // a reader has found the socket empty
 
 	mu       sync.Mutex
 	received *tally
@@ -67,15 +68,21 @@ type socketLoad struct {
 
 // observe returns the load of a socket that a reader is going to read. The process that
 // has read it before may have left a filter.
-func (o *overload) observe(l *Listener, raw syscall.RawConn) *socketLoad {
-	s := &socketLoad{l: l, raw: raw, received: newTally()}
+func (o *overload) observe(l *Listener, conn any, raw syscall.RawConn) *socketLoad {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.sockets {
+		if s.conn == conn {
+			return s
+		}
+	}
+
+	s := &socketLoad{l: l, conn: conn, raw: raw, received: newTally()}
 	_ = raw.Control(func(fd uintptr) {
 		detachFilter(int(fd))
 		m := readMemory(fd)
 		s.drops.Store(m[unix.SK_MEMINFO_DROPS])
 	})
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.sockets = append(o.sockets, s)
 	return s
 }

@@ -374,10 +374,11 @@ func (l *Listener) SetTLS(source func() *tls.Config) {
 
 // SetLimits changes the limits of open and future connections. A connection that is
 // just starting to wait may do so once with the old limits.
-func (l *Listener) SetLimits(limits Limits) {
+func (l *Listener) SetLimits(limits Limits) (applied bool) {
 	if l.setLimits(limits) {
 		l.conns.wake()
 	}
+	return true
 }
 
 // setLimits reports whether the limits have changed.

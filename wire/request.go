@@ -35,7 +35,7 @@ type Request struct {
 
 // grow makes name and offsets empty, with the capacity for any name.
 func (r *Request) grow() {
-	if cap(r.name) < MaxName {
+	if cap(r.name) < MaxName || cap(r.offsets) < MaxLabels+1 {
 		memory := make([]byte, MaxName+MaxLabels+1)
 		r.name, r.offsets = memory[:0:MaxName], memory[MaxName:]
 	}

@@ -66,10 +66,16 @@ var (
 	ErrCNAMEConflict = errors.New("beside a CNAME")
 )
 
+// maxTTL is the largest TTL: with the highest bit set a TTL is zero (RFC 2181 §8).
+const maxTTL = 1<<31 - 1
+
 // Add adds a record of class IN. owner is in wire form, and the zone keeps its
 // spelling; rdata is in wire form with uncompressed names. Add ignores duplicates.
 // Unless the error is ErrCNAMEConflict, a record with an error is not added.
 func (b *Builder) Add(owner string, t wire.Type, ttl uint32, rdata string) error {
+	if ttl > maxTTL {
+		ttl = 0
+	}
 	d, covered, err := b.open(owner, t, rdata)
 	if err != nil {
 		return err

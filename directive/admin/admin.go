@@ -331,17 +331,23 @@ func (o *observer) record(q *dns.Query, source string, weight float64) {
 
 	var space [64 + len(traffic.Redacted) + wire.MaxName]byte
 	namespace, search := append(space[:0], o.metadata(q)...), 0
-	if q.RCode == wire.NXDomain {
-		label, labels := o.search(q)
-		if len(label) > 1 {
-			namespace = append(space[:0], label[1:]...)
+	var searched int // labels of the name that a pod may have searched for
+	if q.RCode == wire.NXDomain || o.options.redact {
+		var label []byte
+		label, searched = o.search(q)
+		if q.RCode == wire.NXDomain {
+			if len(label) > 1 {
+				namespace = append(space[:0], label[1:]...)
+			}
+			search = q.LabelOffset(searched)
 		}
-		search = q.LabelOffset(labels)
 	}
 
 	if o.options.redact {
 		e.Client = redactedClient(e.Client)
-		name, search = o.redact(q, space[64:64], search)
+		// An existing name of the cluster is none of those outside; what others answer, as with autopath, is.
+		hidden := searched > 0 && !(source == "kubernetes" && q.RCode == wire.NoError && !q.Dropped())
+		name, search = o.redact(q, space[64:64], search, hidden)
 	}
 	if weight > 0 {
 		o.recorder.RecordKernel(&e, name, namespace, search)
@@ -425,13 +431,13 @@ func redactedClient(client netip.Addr) netip.Addr {
 	return client
 }
 
-// redact appends a query's name to buf, without its first labels if it was a search or is
+// redact appends a query's name to buf, without its first labels if it is hidden, as a search, or is
 // outside of the cluster. It returns the name and the length of what the client searches for.
-func (o *observer) redact(q *dns.Query, buf []byte, search int) ([]byte, int) {
+func (o *observer) redact(q *dns.Query, buf []byte, search int, hidden bool) ([]byte, int) {
 	keep := q.Labels()
 	zone, inCluster := o.clusterZone(q)
 	switch {
-	case search > 0:
+	case hidden:
 		keep = zone.Labels() + 2
 	case !inCluster:
 		keep = 2

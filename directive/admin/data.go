@@ -24,6 +24,7 @@ type (
 	// A cacheReader lists and removes cached answers, and knows which directive gave an
 	// answer (cache).
 	cacheReader interface {
+		Scope() any // of the answers: caches with the same one have the same answers
 		Answers(yield func(config.CachedAnswer) bool)
 		Flush(name wire.Name) int
 		Answered(q *dns.Query) (step int, stored bool)
@@ -169,9 +170,14 @@ func (s *service) cachedAnswers(r *http.Request, turn *status.Turn, limit int) (
 	}
 
 	return func(yield func(CachedAnswer) bool) {
-		count := 0
+		count, seen := 0, map[any]bool{}
 		for _, a := range s.blocks {
 			for _, c := range a.caches {
+				if seen[c.Scope()] {
+					continue
+				}
+				seen[c.Scope()] = true
+
 				for e := range c.Answers {
 					if turn.Continue() != nil {
 						return

@@ -8,6 +8,9 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
+// Scope identifies the answers of the server block: those of a block with the same scope are the same.
+func (c *Cache) Scope() any { return c.scope }
+
 // Answers yields the answers that the server block has stored, in no particular order.
 // Answers that are stored or removed meanwhile may be missing.
 func (c *Cache) Answers(yield func(config.CachedAnswer) bool) {

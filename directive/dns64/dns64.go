@@ -101,14 +101,15 @@ func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 	}
 
 	q.Next(ctx)
-	if !h.needsTranslation(q) {
+	needed, emptied := h.needsTranslation(q)
+	if !needed {
 		return nil
 	}
 
 	sub := q.ResolveSubQuery(ctx, q.QuestionName(), wire.TypeA)
 	hasA := h.translates(sub)
 	own := h.translateAll && q.Answer.Count[wire.Answers] > 0
-	if !hasA && q.RCode == wire.NoError && (own || sub.RCode == wire.NoError || sub.RCode == wire.NXDomain) {
+	if !hasA && !emptied && q.RCode == wire.NoError && (own || sub.RCode == wire.NoError || sub.RCode == wire.NXDomain) {
 		return nil
 	}
 
@@ -119,12 +120,11 @@ func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 	return h.replace(q, sub)
 }
 
-// needsTranslation reports whether the answer to an AAAA query must be
-// synthesized. If it need not, needsTranslation removes AAAA records that contain
-// IPv4-mapped addresses from the answer.
-func (h *DNS64) needsTranslation(q *dns.Query) bool {
+// needsTranslation reports whether the answer to an AAAA query must be synthesized. It removes AAAA records that
+// contain IPv4-mapped addresses from the answer (RFC 6147 §5.1.4), and reports whether no other ones were in it.
+func (h *DNS64) needsTranslation(q *dns.Query) (needed, emptied bool) {
 	if q.Dropped() || q.RCode == wire.NXDomain { // RFC 6147 §5.1.2
-		return false
+		return false, false
 	}
 
 	good, mapped, own := 0, 0, false
@@ -140,16 +140,13 @@ func (h *DNS64) needsTranslation(q *dns.Query) bool {
 		return true
 	})
 
-	// A NAT64 translator does not reach the addresses of own zones, such as those of Services.
-	if h.translateAll && !own || good == 0 {
-		return true
-	}
 	if mapped > 0 {
 		q.Answer.DeleteFunc(func(s wire.Section, r wire.Record) bool {
 			return s == wire.Answers && r.Type == wire.TypeAAAA && isMapped(q.Answer.Buf[r.RData:r.Next])
 		})
 	}
-	return false
+	// A NAT64 translator does not reach the addresses of own zones, such as those of Services.
+	return h.translateAll && !own || good == 0, mapped > 0 && good == 0
 }
 
 // isOwn reports whether a record of q's answer is of a name for which this server has data.

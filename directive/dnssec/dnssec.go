@@ -70,8 +70,8 @@ func (d *Dnssec) ServeDNS(q *dns.Query) dns.Verdict {
 	z, at := d.zones.Longest(&q.Request, 0)
 	switch {
 	case z != nil && q.Type == typeNXName: // RFC 9824 §3.5
-		q.AddExtendedError(wire.EDEInvalidType, "")
 		q.Fail(wire.FormErr)
+		q.AddExtendedError(wire.EDEInvalidType, "")
 		return dns.Done
 	case at != 0 || q.Type != wire.TypeDNSKEY:
 		return dns.Next

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/seamark/seamark/dns"
@@ -35,12 +34,12 @@ type lookup struct {
 	index *index
 	ctx   context.Context // nil on a reader, which must not block
 
-	reader    keyReader  // reads keys into x before they are looked up; nil if x has all keys
-	readPaths []string   // paths that reader has read
-	prior     *subResult // the result of the sub-query for which the query was parked
-	err       error      // why the answer is incomplete
-	mustWait  bool       // Resolve must repeat the lookup
-	parked    bool       // a sub-query has been parked
+	reader   keyReader  // reads the keys that are looked up; nil if index has them
+	read     []readPath // by reader
+	prior    *subResult // the result of the sub-query for which the query was parked
+	err      error      // why the answer is incomplete
+	mustWait bool       // Resolve must repeat the lookup
+	parked   bool       // a sub-query has been parked
 
 	section  wire.Section
 	written  set
@@ -218,30 +217,48 @@ func (l *lookup) find(path []byte) (r keyRange, ok bool) {
 		literal = path[:wild]
 	}
 
-	if l.reader != nil && !l.fetch(string(literal)) {
-		return r, false
+	x := l.index
+	if l.reader != nil {
+		if x = l.fetch(string(literal)); x == nil {
+			return r, false
+		}
 	}
-	r = l.index.below(literal)
+	r = x.below(literal)
 	if wild >= 0 {
 		r.pattern = string(path)
 	}
 	return r, true
 }
 
-// fetch reads the keys at a path and below it into the index.
-func (l *lookup) fetch(path string) bool {
-	if slices.Contains(l.readPaths, path) {
-		return true
+// A readPath is the keys at a path and below it.
+type readPath struct {
+	path    string
+	index   *index
+	release func()
+}
+
+// fetch returns the keys at a path and below it; nil if they cannot be read.
+func (l *lookup) fetch(path string) *index {
+	for _, r := range l.read {
+		if r.path == path {
+			return r.index
+		}
 	}
 
-	kvs, err := l.reader.readKeys(l.ctx, keyOf(l.index.prefix, []byte(path)))
+	x, release, err := l.reader.read(l.ctx, path)
 	if err != nil {
 		l.err = err
-		return false
+		return nil
 	}
-	l.index.put(kvs...)
-	l.readPaths = append(l.readPaths, path)
-	return true
+	l.read = append(l.read, readPath{path, x, release})
+	return x
+}
+
+// release ends the use of what fetch has read.
+func (l *lookup) release() {
+	for _, r := range l.read {
+		r.release()
+	}
 }
 
 // writeExact writes the CNAME or PTR record of the key at path itself.

@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -60,11 +59,6 @@ func TestNotSynced(t *testing.T) {
 	s.expect(t, "missing.test.", "A", "NXDOMAIN\n") // from the upstream
 }
 
-// fixedKeys is a keyReader that returns the same keys for every query.
-type fixedKeys []keyValue
-
-func (a fixedKeys) readKeys(context.Context, string) ([]keyValue, error) { return a, nil }
-
 // The index is cleared during a lookup, because there are too many keys: a missing name
 // may exist, so the lookup is repeated.
 func TestIndexClearedDuringLookup(t *testing.T) {
@@ -76,7 +70,7 @@ func TestIndexClearedDuringLookup(t *testing.T) {
 		h := handler(t, "etcd test")
 		h.index.put(keys...)
 		var readsEtcd atomic.Bool
-		h.direct, h.keyReader = readsEtcd.Load, fixedKeys(keys)
+		h.direct, h.keyReader = readsEtcd.Load, store{h.index, keys}
 		s := serve(t, h, &upstream{inline: inline, onQuery: func() {
 			readsEtcd.Store(true)
 			h.index.clear()

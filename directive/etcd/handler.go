@@ -34,9 +34,10 @@ type Handler struct {
 	stateKey  dns.StateKey
 }
 
-// A keyReader reads a key and the keys below it from etcd, for one query.
+// A keyReader reads the keys at a path and below it from etcd, for one query, which calls release once
+// it does not use them any more.
 type keyReader interface {
-	readKeys(ctx context.Context, key string) ([]keyValue, error)
+	read(ctx context.Context, path string) (x *index, release func(), err error)
 }
 
 // ServeDNS answers queries for names in the handler's zones.
@@ -65,6 +66,7 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	if h.readsEtcd() {
 		l.index, l.reader = h.index.newQueryIndex(), h.keyReader
 		l.index.endList()
+		defer l.release()
 	}
 	if l.conclude(l.answer()) == dns.Next {
 		q.Next(ctx)

@@ -2,13 +2,15 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/seamark/seamark/cluster/etcdclient"
+	"github.com/seamark/seamark/sys/memory"
 )
 
 const (
@@ -16,74 +18,180 @@ const (
 	// The next attempt uses another member of etcd.
 	readTimeout  = 1500 * time.Millisecond
 	readAttempts = 3
-	// readPageKeys is the largest number of keys that one request returns, and
-	// readMaxKeys the largest number of keys at and below a query name. All of
-	// them are read, since any one may hold the record.
-	readPageKeys = 5000
+	// readMaxKeys is the largest number of keys at and below a query name, and readMaxBytes
+	// their largest size. All of them are read, since any one may hold the record.
 	readMaxKeys  = 100000
+	readMaxBytes = 64 << 20
+	// readFactor is the memory that a reading needs for each byte of keys and values: while a
+	// page is parsed, it exists as etcd's message, and as the entries of the index.
+	readFactor = 3
 )
 
-var errTooMany = fmt.Errorf("the name has more than %d keys", readMaxKeys)
-
-// readSubtree reads a key and the keys below it at one revision.
-func readSubtree(ctx context.Context, c *clientv3.Client, key string) (responses []*clientv3.GetResponse, err error) {
-	r, err := c.Txn(ctx).Then(
-		clientv3.OpGet(key),
-		clientv3.OpGet(key+"/", clientv3.WithPrefix(), clientv3.WithLimit(readPageKeys)),
-	).Commit()
-	if err != nil {
-		return nil, err
-	}
-
-	for _, op := range r.Responses {
-		responses = append(responses, (*clientv3.GetResponse)(op.GetResponseRange()))
-	}
-
-	end := clientv3.GetPrefixRangeEnd(key + "/")
-	for last := responses[len(responses)-1]; last.More && len(last.Kvs) > 0; {
-		if last.Count > readMaxKeys && len(responses) == 2 || len(responses) > readMaxKeys/readPageKeys+1 {
-			return nil, errTooMany
-		}
-		from := string(last.Kvs[len(last.Kvs)-1].Key) + "\x00"
-		last, err = c.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(readPageKeys),
-			clientv3.WithRev(r.Header.Revision))
-		if err != nil {
-			return nil, err
-		}
-		responses = append(responses, last)
-	}
-	return responses, nil
+// A reading is the keys at a path and below it. Queries that need the same keys while these are being
+// read share one reading: a client may ask for a name with many keys as often as it likes.
+type reading struct {
+	done  chan struct{}
+	index *index // nil if err is set; both are valid once done is closed
+	err   error
+	claim *memory.Claim
+	users int // the queries, and fill; guarded by the mutex of readings
 }
 
-// readKeys reads key and the keys below it, for one query.
-func (s *source) readKeys(ctx context.Context, key string) (kvs []keyValue, err error) {
-	var responses []*clientv3.GetResponse
-	var c *clientv3.Client
-	for range readAttempts {
-		if c, err = s.connect(ctx); err != nil {
+// readings are the readings that have not ended.
+type readings struct {
+	mu     sync.Mutex
+	byPath map[string]*reading
+}
+
+// join returns the reading of a path, and whether it is a new one, which the caller must fill. The
+// caller leaves it in the end.
+func (rs *readings) join(path string, budget *memory.Budget) (r *reading, created bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r = rs.byPath[path]; r != nil {
+		r.users++
+		return r, false
+	}
+
+	if rs.byPath == nil {
+		rs.byPath = map[string]*reading{}
+	}
+	r = &reading{done: make(chan struct{}), claim: budget.Claim(memory.Transfers), users: 2}
+	rs.byPath[path] = r
+	return r, true
+}
+
+// end ends a reading: a later query sees what has changed since it began.
+func (rs *readings) end(path string, r *reading) {
+	rs.mu.Lock()
+	delete(rs.byPath, path)
+	rs.mu.Unlock()
+	close(r.done)
+}
+
+// leave ends the use of a reading.
+func (rs *readings) leave(r *reading) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r.users--; r.users == 0 {
+		r.claim.Release()
+	}
+}
+
+// read returns the keys at a path and below it. The caller calls release, unless there is an error,
+// once it does not use them any more.
+func (s *source) read(ctx context.Context, path string) (x *index, release func(), err error) {
+	r, created := s.readings.join(path, s.memory)
+	if created {
+		s.background.Go(func() {
+			defer s.readings.leave(r)
+			defer s.readings.end(path, r)
+			r.index, r.err = s.readIndex(path, r.claim)
+		})
+	}
+
+	select {
+	case <-r.done:
+		err = r.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		s.readings.leave(r)
+		return nil, nil, err
+	}
+	return r.index, func() { s.readings.leave(r) }, nil
+}
+
+// readIndex reads the keys at a path and below it.
+func (s *source) readIndex(path string, claim *memory.Claim) (*index, error) {
+	key := keyOf(s.prefix, []byte(path))
+	ctx, cancel := context.WithTimeout(s.task.Context(), readAttempts*readTimeout)
+	defer cancel()
+
+	for attempts := 1; ; attempts++ {
+		c, err := s.connect(ctx)
+		if err != nil {
 			return nil, fmt.Errorf("connecting to etcd: %w", etcdclient.Describe(err))
 		}
 
+		t := subtree{source: s, index: s.index.newQueryIndex(), claim: claim}
 		attempt, cancel := context.WithTimeout(ctx, readTimeout)
-		responses, err = readSubtree(attempt, c, key)
+		err = t.read(attempt, c, key)
 		cancel()
-		if err == nil || ctx.Err() != nil || errors.Is(err, errTooMany) {
-			break
+		if err == nil {
+			waits, cancel := context.WithTimeout(ctx, readTimeout)
+			defer cancel()
+			s.leases.refreshAll(waits, c, t.leases)
+			return t.index, nil
+		}
+
+		if t.refused || attempts == readAttempts || ctx.Err() != nil {
+			return nil, fmt.Errorf("reading %s from etcd: %w", key, etcdclient.Describe(err))
 		}
 		s.failures.Add(1)
 	}
+}
+
+// A subtree is one attempt to read a key and the keys below it.
+type subtree struct {
+	*source
+	index   *index
+	leases  []clientv3.LeaseID
+	claim   *memory.Claim
+	keys    int
+	bytes   int64
+	refused bool // the keys are too many, or too large
+}
+
+// read reads all pages, at one revision.
+func (t *subtree) read(ctx context.Context, c *clientv3.Client, key string) error {
+	below, size := key+"/", pageSize(firstPageKeys)
+	first, err := c.Txn(ctx).Then(
+		clientv3.OpGet(key),
+		clientv3.OpGet(below, clientv3.WithPrefix(), clientv3.WithLimit(int64(size))),
+	).Commit()
 	if err != nil {
-		return nil, fmt.Errorf("reading %s from etcd: %w", key, etcdclient.Describe(err))
+		return err
+	}
+	if err := t.add(first.Responses[0].GetResponseRange().Kvs); err != nil {
+		return err
 	}
 
-	var ids []clientv3.LeaseID
-	for _, r := range responses {
-		for _, kv := range r.Kvs {
-			id := clientv3.LeaseID(kv.Lease)
-			ids = append(ids, id)
-			kvs = append(kvs, keyValue{key: kv.Key, value: kv.Value, lease: s.leases.get(id)})
+	page := (*clientv3.GetResponse)(first.Responses[1].GetResponseRange())
+	for end := clientv3.GetPrefixRangeEnd(below); ; {
+		if err := t.add(page.Kvs); err != nil {
+			return err
+		}
+		if !page.More || len(page.Kvs) == 0 {
+			t.index.endList()
+			return nil
+		}
+
+		page, err = c.Get(ctx, size.next(page.Kvs), clientv3.WithRange(end), clientv3.WithLimit(int64(size)),
+			clientv3.WithRev(first.Header.Revision))
+		if err != nil {
+			return err
 		}
 	}
-	s.leases.refreshAll(ctx, c, ids)
-	return kvs, nil
+}
+
+// add adds a page to the index.
+func (t *subtree) add(kvs []*mvccpb.KeyValue) error {
+	t.keys += len(kvs)
+	t.bytes += sizeOf(kvs)
+	t.refused = true
+	if t.keys > readMaxKeys || t.bytes > readMaxBytes {
+		return fmt.Errorf("the name has more than %d keys, or more than %d MB", readMaxKeys, readMaxBytes>>20)
+	}
+	if err := t.claim.Grow(readFactor * t.bytes); err != nil {
+		return err
+	}
+	t.refused = false
+
+	for _, kv := range kvs {
+		t.leases = append(t.leases, clientv3.LeaseID(kv.Lease))
+	}
+	t.index.put(t.messages(kvs)...)
+	return nil
 }

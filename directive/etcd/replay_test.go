@@ -29,29 +29,34 @@ func TestReplayWithoutWatch(t *testing.T) {
 	for _, r := range replays(t) {
 		t.Run(r.file, func(t *testing.T) {
 			h := handler(t, r.directive())
-			h.keyReader, h.direct = store(keyValues(r.keys)), func() bool { return true }
+			h.keyReader, h.direct = store{h.index, keyValues(r.keys)}, func() bool { return true }
 			r.run(t, r.serve(t, h))
 		})
 	}
 }
 
-// A store takes the place of etcd.
-type store []keyValue
+// A store takes the place of etcd, for the index of a handler.
+type store struct {
+	of  *index
+	all []keyValue
+}
 
-func (s store) readKeys(_ context.Context, key string) (all []keyValue, err error) {
-	for _, kv := range s {
+func (s store) read(_ context.Context, path string) (*index, func(), error) {
+	x, key := s.of.newQueryIndex(), keyOf(s.of.prefix, []byte(path))
+	for _, kv := range s.all {
 		if k := string(kv.key); k == key || strings.HasPrefix(k, key+"/") {
-			all = append(all, kv)
+			x.put(kv)
 		}
 	}
-	return all, nil
+	x.endList()
+	return x, func() {}, nil
 }
 
 // unavailable is an etcd that does not respond.
 type unavailable struct{}
 
-func (unavailable) readKeys(context.Context, string) ([]keyValue, error) {
-	return nil, errors.New("unavailable")
+func (unavailable) read(context.Context, string) (*index, func(), error) {
+	return nil, nil, errors.New("unavailable")
 }
 
 // If etcd does not respond, the reply is SERVFAIL and the next handler is not called.

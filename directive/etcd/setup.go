@@ -210,7 +210,7 @@ func (o *options) newSource(b *config.Block) *source {
 	counter := func(name, help string) *metrics.Counter { return b.Metrics.Counter(name, help, "path", o.prefix) }
 	s := &source{
 		Options: o.Options, prefix: o.prefix, maxKeys: int64(o.maxKeys),
-		index: newIndex(o.prefix, b.Log), log: b.Log, health: b.Health(), ready: make(chan struct{}),
+		index: newIndex(o.prefix, b.Log), log: b.Log, health: b.Health(), memory: b.Memory, ready: make(chan struct{}),
 		lists:    counter("seamark_etcd_lists_total", "Lists of all keys under the prefix."),
 		events:   counter("seamark_etcd_events_total", "Changes of keys that the watch has reported."),
 		failures: counter("seamark_etcd_failures_total", "Requests to etcd, and watches, that failed."),

@@ -18,6 +18,7 @@ import (
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
+	"github.com/seamark/seamark/sys/memory"
 )
 
 const (
@@ -45,7 +46,7 @@ const (
 // A source keeps an index up to date with the keys under a prefix. It lists the
 // keys at one revision and watches from there. While etcd is unreachable the
 // index does not change. If etcd has compacted the revision meanwhile, the source
-// lists the keys again. One goroutine calls run; any goroutine may call readKeys. A source
+// lists the keys again. One goroutine calls run; any goroutine may call read. A source
 // survives reloads that do not change its options.
 type source struct {
 	etcdclient.Options
@@ -55,28 +56,30 @@ type source struct {
 	index   *index
 	log     *slog.Logger
 	health  *health.Board
+	memory  *memory.Budget // of readings
 
 	lists, events, failures *metrics.Counter
 	unregister              []func()     // of the gauges
 	contactedAt             atomic.Int64 // when etcd last confirmed the state, a clock.Now; 0 is never
 
-	mu        sync.Mutex
-	client    *clientv3.Client
-	dialing   *dial // nil if no client is being created
-	dials     sync.WaitGroup
-	ready     chan struct{} // closed when queries can be answered
-	tooLarge  atomic.Bool   // there are more than maxKeys keys: each query reads etcd
-	leases    leases
-	revision  int64  // the index is complete up to this revision; 0 before the first list
-	cluster   uint64 // the ID of the cluster that revision belongs to
-	succeeded bool   // a request has succeeded since the last failure
-	problems  etcdclient.Problems
+	mu         sync.Mutex
+	client     *clientv3.Client
+	dialing    *dial          // nil if no client is being created
+	background sync.WaitGroup // the creation of a client, and readings
+	ready      chan struct{}  // closed when queries can be answered
+	tooLarge   atomic.Bool    // there are more than maxKeys keys: each query reads etcd
+	readings   readings
+	leases     leases
+	revision   int64  // the index is complete up to this revision; 0 before the first list
+	cluster    uint64 // the ID of the cluster that revision belongs to
+	succeeded  bool   // a request has succeeded since the last failure
+	problems   etcdclient.Problems
 }
 
 // Stop disconnects from etcd and waits for the source's goroutines.
 func (s *source) Stop() {
 	s.task.Stop()
-	s.dials.Wait()
+	s.background.Wait()
 	s.disconnect()
 	for _, unregister := range s.unregister {
 		unregister()
@@ -185,7 +188,7 @@ func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
 	if d == nil {
 		d = &dial{done: make(chan struct{})}
 		s.dialing = d
-		s.dials.Go(func() { s.dial(d) })
+		s.background.Go(func() { s.dial(d) })
 	}
 	s.mu.Unlock()
 
@@ -385,30 +388,53 @@ func (s *source) applyChanges(events []*clientv3.Event) {
 }
 
 func (s *source) put(kvs []*mvccpb.KeyValue) {
-	if len(kvs) == 0 {
-		return
+	if len(kvs) > 0 {
+		s.index.put(s.messages(kvs)...)
 	}
+}
+
+// messages returns the keys that an index has.
+func (s *source) messages(kvs []*mvccpb.KeyValue) []keyValue {
 	messages := make([]keyValue, 0, len(kvs))
 	for _, kv := range kvs {
-		if string(kv.Key[len(s.prefix):]) != "config" { // SkyDNS's configuration is not a message
+		if string(kv.Key) != s.prefix+"config" { // SkyDNS's configuration is not a message
 			lease := s.leases.get(clientv3.LeaseID(kv.Lease))
 			messages = append(messages, keyValue{key: kv.Key, value: kv.Value, lease: lease})
 		}
 	}
-	s.index.put(messages...)
+	return messages
+}
+
+// A pageSize is how many keys the next page of a list has.
+type pageSize int64
+
+// next returns where the page after kvs begins, and sets its size: as many keys as have about
+// pageBytes, if they are like these.
+func (p *pageSize) next(kvs []*mvccpb.KeyValue) (from string) {
+	n := int64(len(kvs))
+	*p = max(1, min(pageSize(n*pageBytes/max(1, sizeOf(kvs))), 2**p, maxPageKeys))
+	return string(kvs[n-1].Key) + "\x00"
+}
+
+// sizeOf returns the bytes of keys and their values.
+func sizeOf(kvs []*mvccpb.KeyValue) (bytes int64) {
+	for _, kv := range kvs {
+		bytes += int64(len(kv.Key) + len(kv.Value))
+	}
+	return bytes
 }
 
 // list reads all keys at one revision, page by page.
 func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 	end := clientv3.GetPrefixRangeEnd(s.prefix)
-	from, limit := s.prefix, int64(firstPageKeys)
+	from, size := s.prefix, pageSize(firstPageKeys)
 	revision, total := int64(0), int64(0)
 
 	s.lists.Add(1)
 	s.index.beginList()
 	for {
 		r, err := s.page(ctx, c, from,
-			clientv3.WithRange(end), clientv3.WithLimit(limit), clientv3.WithRev(revision))
+			clientv3.WithRange(end), clientv3.WithLimit(int64(size)), clientv3.WithRev(revision))
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			return errRelist // compacted during the list
 		}
@@ -427,14 +453,7 @@ func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 		if !r.More || len(r.Kvs) == 0 {
 			break
 		}
-
-		// The next page has as many keys as have about pageBytes, if they are like these.
-		bytes := 1
-		for _, kv := range r.Kvs {
-			bytes += len(kv.Key) + len(kv.Value)
-		}
-		from = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
-		limit = max(1, min(int64(len(r.Kvs)*pageBytes/bytes), 2*limit, maxPageKeys))
+		from = size.next(r.Kvs)
 	}
 
 	s.index.endList()

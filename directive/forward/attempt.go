@@ -25,19 +25,19 @@ type attempt struct {
 	udpSilent  time.Duration // since when, if useStream is set for want of a reply over UDP
 	id         uint16
 	edns       bool
-	noEDNS     bool // send without EDNS, because the upstream rejected it
-	useStream  bool // send over a connection instead of UDP
-	mayUseUDP  bool // useStream is set since TCP is preferred
-	fresh      bool // use another socket or connection than the previous attempt
-	randomCase bool // sent in the request's random letter case
-	exactCase  bool // the upstream is known to repeat it
-	probe      bool // a health check
-	reused     bool // sent over a connection that existed before
-	resent     int8 // the number of connections that were closed while it waited
-	sawInvalid bool // an invalid reply has been reported
-	closed     bool // its connection or stream was closed, and no other attempt waited on it
-	abandoned  bool // the exchange does not wait for it; used by the exchange
-	held       bool // it is counted for client
+	noEDNS     bool   // send without EDNS, because the upstream rejected it
+	useStream  bool   // send over a connection instead of UDP
+	mayUseUDP  bool   // useStream is set since TCP is preferred
+	fresh      bool   // use another socket or connection than the previous attempt
+	randomCase []byte // the question as it is sent, in random letter case; nil if it is not
+	exactCase  bool   // the upstream is known to repeat it
+	probe      bool   // a health check
+	reused     bool   // sent over a connection that existed before
+	resent     int8   // the number of connections that were closed while it waited
+	sawInvalid bool   // an invalid reply has been reported
+	closed     bool   // its connection or stream was closed, and no other attempt waited on it
+	abandoned  bool   // the exchange does not wait for it; used by the exchange
+	held       bool   // it is counted for client
 	client     netip.Addr
 }
 
@@ -52,9 +52,7 @@ type requester interface {
 // packet returns the request as a message.
 func (a *attempt) packet() []byte {
 	packet := a.request.packet(a.id, a.edns)
-	if a.randomCase {
-		copy(packet[wire.HeaderLen:], a.request.randomCase)
-	}
+	copy(packet[wire.HeaderLen:], a.randomCase)
 	return packet
 }
 

@@ -56,7 +56,7 @@ func inRandomCase(question []byte) []byte {
 // accepts reports whether a reply to an attempt in random letter case is used. exact reports
 // whether the reply has the same letter case.
 func (m *caseMemory) accepts(a *attempt, exact bool) bool {
-	spelled := a.request.randomCase
+	spelled := a.randomCase
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {

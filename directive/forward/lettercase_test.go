@@ -21,7 +21,7 @@ func TestCaseMemory(t *testing.T) {
 		observe := func(times int, spelled []byte, exact, want bool) {
 			t.Helper()
 			for range times {
-				a := &attempt{request: &request{randomCase: spelled}}
+				a := &attempt{randomCase: spelled}
 				_, a.exactCase = m.randomizes()
 				if got := m.accepts(a, exact); got != want {
 					t.Errorf("reply to %q, exact %v: got accepted %v, want %v", spelled, exact, got, want)
@@ -63,7 +63,7 @@ func TestCaseMemory(t *testing.T) {
 // All packets for one query count once, and none of them is accepted if the upstream was known to
 // preserve letter case when the query was sent.
 func TestCaseForgeriesOfOneQuery(t *testing.T) {
-	a := &attempt{request: &request{randomCase: []byte("\x01A\x00\x00\x01\x00\x01")}, exactCase: true}
+	a := &attempt{randomCase: []byte("\x01A\x00\x00\x01\x00\x01"), exactCase: true}
 	m := caseMemory{echoes: caseEchoes}
 	for i := range 100 {
 		if m.accepts(a, false) {

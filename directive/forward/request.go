@@ -21,10 +21,7 @@ type request struct {
 	options  []byte
 	ownZones *dns.OwnZones // of the clients' server; nil for classes other than IN
 
-	// randomCase is the question in random letter case. The first attempt that needs it
-	// sets it, and the others use it, too.
-	randomCase []byte
-	observed   bool // keep the messages for observers of the exchange
+	observed bool // keep the messages for observers of the exchange
 }
 
 // class returns the class of the question.

@@ -179,7 +179,7 @@ func (u *upstream) sendOverOpenStream(a *attempt) bool {
 	u.mu.Unlock()
 
 	useStream, randomCase := a.useStream, a.randomCase
-	a.useStream, a.randomCase = true, false
+	a.useStream, a.randomCase = true, nil
 	if slices.ContainsFunc(open, func(s *stream) bool { return s.send(a) == nil }) {
 		return true
 	}

@@ -43,10 +43,10 @@ type socket struct {
 
 // sendUDP sends a in a datagram.
 func (u *upstream) sendUDP(a *attempt) {
-	a.randomCase, a.exactCase = u.letterCase.randomizes()
-	a.randomCase = a.randomCase && !a.probe && u.options().letterCase == "auto"
-	if a.randomCase && a.request.randomCase == nil {
-		a.request.randomCase = inRandomCase(a.request.question)
+	randomizes, exact := u.letterCase.randomizes()
+	a.randomCase, a.exactCase = nil, exact
+	if randomizes && !a.probe && u.options().letterCase == "auto" {
+		a.randomCase = inRandomCase(a.request.question)
 	}
 
 	var err error

@@ -76,10 +76,13 @@ func (u *updater) run() {
 	changed := make(chan struct{}, 1)
 	if files != nil {
 		w := watch.New(files, watch.Options{Poll: pollInterval, Log: u.set.log})
-		u.set.spawn(func() {
+		follows := func() {
 			defer w.Close()
 			w.Run(ctx, changed)
-		})
+		}
+		if !u.set.spawn(follows) {
+			w.Close()
+		}
 	}
 
 	u.update(ctx) // a file may have changed before the watch began

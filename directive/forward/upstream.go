@@ -297,8 +297,8 @@ func (u *upstream) receive(t *attemptTable, packet []byte, p *parser, limit int)
 
 // parse validates a packet that has a's ID.
 func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*reply, fault) {
-	randomized := a.randomCase && hasQuestion(packet)
-	exact := randomized && restoreCase(packet, a.request.randomCase, a.request.question)
+	randomized := a.randomCase != nil && hasQuestion(packet)
+	exact := randomized && restoreCase(packet, a.randomCase, a.request.question)
 	if a.useStream && hasQuestion(packet) { // over a connection nobody else can send a reply
 		restoreCase(packet, a.request.question, a.request.question)
 	}

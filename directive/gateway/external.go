@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -211,7 +212,38 @@ func (x *liveZones) recordsOf(origin wire.Name, p published, objects state) map[
 			all[record{owner, wire.TypeCNAME, string(to.alias)}] = struct{}{}
 		}
 	}
+	x.addDelegated(origin, all)
 	return all
+}
+
+// delegatedText is the record of a delegated zone without hosts, as a character string.
+const delegatedText = "\x17delegated in Kubernetes"
+
+// addDelegated has the delegated zones below wildcards exist: a wildcard ends there (RFC 4592 §2.2), so that
+// a namespace answers for no name in the zone of another one; and so it does in copies of the zone.
+func (x *liveZones) addDelegated(origin wire.Name, all map[record]struct{}) {
+	var parents []wire.Name
+	for r := range all {
+		if parent, ok := strings.CutPrefix(string(r.owner), "\x01*"); ok {
+			parents = append(parents, wire.Name(parent))
+		}
+	}
+
+	for _, one := range x.rules.Zones() {
+		below := slices.ContainsFunc(parents, func(p wire.Name) bool { return one != p && one.Within(p) })
+		if below && x.zoneOf(one) == origin && one != origin && !hasOwner(all, one) {
+			all[record{one, wire.TypeTXT, delegatedText}] = struct{}{}
+		}
+	}
+}
+
+func hasOwner(all map[record]struct{}, owner wire.Name) bool {
+	for r := range all {
+		if r.owner == owner {
+			return true
+		}
+	}
+	return false
 }
 
 // zoneOf returns the longest zone that a name is in, or "".

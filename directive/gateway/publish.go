@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
@@ -18,7 +19,7 @@ type publisher struct {
 	frontends *frontends
 	parents   map[parent]*attachable
 	selectors map[string]func(*cluster.Labels) bool
-	usage     map[string]int // hosts by namespace
+	usage     map[string]map[host]bool // the hosts of a namespace
 	published published
 
 	// ignored is told why a unit does not publish a host; it may be nil.
@@ -62,7 +63,7 @@ type listener struct {
 func (s *settings) publish(all state, ignored func(id objects.ID, h host, why string)) published {
 	p := &publisher{
 		settings: s, state: all, frontends: newFrontends(all), parents: map[parent]*attachable{},
-		selectors: map[string]func(*cluster.Labels) bool{}, usage: map[string]int{}, ignored: ignored,
+		selectors: map[string]func(*cluster.Labels) bool{}, usage: map[string]map[host]bool{}, ignored: ignored,
 		published: published{map[host]*slot{}, map[objects.ID]string{}},
 	}
 	for _, u := range p.units() {
@@ -325,11 +326,23 @@ func (p *publisher) add(u *unit) {
 		claims = append(claims, c)
 	}
 
-	if p.usage[u.Key.Namespace]+len(claims) > p.most {
+	// A host counts once, however many listeners and Routes of the namespace have it.
+	has := p.usage[u.Key.Namespace]
+	if has == nil {
+		has = map[host]bool{}
+		p.usage[u.Key.Namespace] = has
+	}
+	more := map[host]bool{}
+	for _, c := range claims {
+		if !has[c.host] {
+			more[c.host] = true
+		}
+	}
+	if len(has)+len(more) > p.most {
 		p.fault(u.ID, host{}, "with it namespace %s would have more than %d hosts (max_hosts)", u.Key.Namespace, p.most)
 		return
 	}
-	p.usage[u.Key.Namespace] += len(claims)
+	maps.Copy(has, more)
 	for _, c := range claims {
 		p.take(u, c)
 	}

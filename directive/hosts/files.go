@@ -51,10 +51,15 @@ const (
 // reserve reserves the memory of a file that is about to be read, beside that of the lines that are
 // kept until then.
 func (f *files) reserve(path string, read *int64) error {
+	size := *read
 	if info, err := os.Stat(path); err == nil && info.Size() <= f.limit {
-		*read += info.Size()
+		size += info.Size()
 	}
-	return f.claim.Grow(f.kept() + readFactor**read)
+	err := f.claim.Grow(f.kept() + readFactor*size)
+	if err == nil { // else it is not read, and takes no room from those after it
+		*read = size
+	}
+	return err
 }
 
 // kept returns the memory of the lines in the index.

@@ -32,7 +32,8 @@ type Directory struct {
 	// then refuses the Config as if it were invalid.
 	Check func(kubednsconfig.Config) error
 
-	noEvents bool // poll only; for tests
+	begun    func(*state) // as in Object
+	noEvents bool         // poll only; for tests
 }
 
 const (
@@ -53,6 +54,9 @@ func (d Directory) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
 	s, unregister := newState(d.Path, d.Log, d.Metrics, apply)
 	s.check = d.Check
 	defer unregister()
+	if d.begun != nil {
+		d.begun(s)
+	}
 
 	o := watch.Options{Poll: cmp.Or(d.Period, defaultPeriod), Log: s.log, NoEvents: d.noEvents}
 	w := watch.New([]string{d.Path}, o)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/corefile"
@@ -34,6 +35,7 @@ type Follower struct {
 	changed follow.Signal
 	mu      sync.Mutex
 	watched map[source]*watched
+	sum     corefile.Sum // of the last Corefile that Read has read
 }
 
 // NewFollower returns a Follower for the Corefile that base reads.
@@ -48,10 +50,19 @@ func (f *Follower) Changed() <-chan struct{} { return f.changed }
 // of a ConfigMap.
 func (f *Follower) Read() corefile.Reading {
 	r := f.Base()
+	f.mu.Lock()
+	changed := r.Sum != f.sum
+	f.sum = r.Sum
+	f.mu.Unlock()
+
 	used := map[source]bool{}
 	r = expandAll(r, func(u use) kubednsconfig.Config {
 		used[u.source] = true
-		return f.follow(u.source).First(firstTimeout, func() {
+		w := f.follow(u.source)
+		if s := w.state.Load(); changed && s != nil {
+			s.recheck()
+		}
+		return w.First(firstTimeout, func() {
 			f.Log.Warn("kube-dns's ConfigMap is not available yet, using the defaults",
 				"configmap", cmp.Or(u.dir, u.object.ConfigMap), "duration", firstTimeout)
 		})
@@ -82,7 +93,8 @@ func (f *Follower) follow(s source) *watched {
 		w.Set(c)
 		f.changed.Send()
 	}
-	w.Task = follow.Go(func(ctx context.Context) { s.run(ctx, f.Log, f.Metrics, check, apply) })
+	begun := func(s *state) { w.state.Store(s) }
+	w.Task = follow.Go(func(ctx context.Context) { s.run(ctx, f.Log, f.Metrics, begun, check, apply) })
 	f.watched[s] = w
 	return w
 }
@@ -140,20 +152,21 @@ func (f *Follower) stop(match func(source) bool) {
 
 // run follows the source until ctx ends.
 func (s source) run(
-	ctx context.Context, log *slog.Logger, reg *metrics.Registry,
+	ctx context.Context, log *slog.Logger, reg *metrics.Registry, begun func(*state),
 	check func(kubednsconfig.Config) error, apply func(kubednsconfig.Config),
 ) {
 	if s.dir != "" {
-		Directory{Path: s.dir, Period: s.period, Log: log, Metrics: reg, Check: check}.Run(ctx, apply)
+		Directory{Path: s.dir, Period: s.period, Log: log, Metrics: reg, Check: check, begun: begun}.Run(ctx, apply)
 		return
 	}
-	Object{Options: s.object, Log: log, Metrics: reg, Check: check}.Run(ctx, apply)
+	Object{Options: s.object, Log: log, Metrics: reg, Check: check, begun: begun}.Run(ctx, apply)
 }
 
 // A watched is the current Config of a source, and the task that follows the source.
 type watched struct {
 	*follow.Value[kubednsconfig.Config]
 	*follow.Task
+	state atomic.Pointer[state] // nil until the task has begun
 }
 
 // expandAll expands every kubedns_config of r and adds the Configs to its Sum.
@@ -192,7 +205,7 @@ func ExpandOnce(r corefile.Reading) corefile.Reading {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		var found kubednsconfig.Config
-		u.source.run(ctx, slog.New(slog.DiscardHandler), new(metrics.Registry), nil, func(c kubednsconfig.Config) {
+		u.source.run(ctx, slog.New(slog.DiscardHandler), new(metrics.Registry), nil, nil, func(c kubednsconfig.Config) {
 			found = c
 			cancel()
 		})

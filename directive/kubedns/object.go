@@ -19,6 +19,8 @@ type Object struct {
 	Log     *slog.Logger
 	Metrics *metrics.Registry
 	Check   func(kubednsconfig.Config) error // as in Directory
+
+	begun func(*state) // called by Run; may be nil
 }
 
 // Run calls apply with the first state, once the API server has returned it, and then
@@ -30,6 +32,9 @@ func (o Object) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
 	s, unregister := newState(o.Options.ConfigMap, o.Log, o.Metrics, apply)
 	s.check = o.Check
 	defer unregister()
+	if o.begun != nil {
+		o.begun(s)
+	}
 
 	// The watch must not block: it leaves the last state for the loop below.
 	last, changed := follow.NewValue[map[string]string](nil), follow.NewSignal()

@@ -8,14 +8,14 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
 )
 
-// A state is the last known state of a ConfigMap and the Config in use. One goroutine
-// owns it.
+// A state is the last known state of a ConfigMap and the Config in use.
 type state struct {
 	log              *slog.Logger
 	apply            func(kubednsconfig.Config)
@@ -23,6 +23,7 @@ type state struct {
 	applied, invalid *metrics.Counter
 	valid            atomic.Bool // the last known state is valid; read by the metrics page
 
+	mu      sync.Mutex        // of what follows
 	known   bool              // update was called
 	data    map[string]string // of the last update
 	err     string            // of the last update
@@ -59,6 +60,8 @@ func newState(
 // update applies data, unless it equals the data of the last update or is invalid. err is
 // the error of reading it.
 func (s *state) update(data map[string]string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -70,16 +73,37 @@ func (s *state) update(data map[string]string, err error) {
 	s.known, s.data, s.err = true, data, text
 	s.logUnknown(kubednsconfig.UnknownKeys(data))
 
-	c, parseErr := kubednsconfig.Parse(data)
-	err = cmp.Or(err, parseErr)
-	if err == nil && s.check != nil {
-		err = s.check(c)
-	}
-	if err != nil {
+	c, parseErr := s.parse()
+	if err = cmp.Or(err, parseErr); err != nil {
 		s.refuse(err)
 		return
 	}
+	s.accept(c)
+}
 
+// recheck applies the last data if they were refused and are valid now, because the Corefile has changed.
+func (s *state) recheck() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known || s.err != "" || s.valid.Load() {
+		return
+	}
+	if c, err := s.parse(); err == nil {
+		s.accept(c)
+	}
+}
+
+// parse returns the Config of the last data.
+func (s *state) parse() (c kubednsconfig.Config, err error) {
+	c, err = kubednsconfig.Parse(s.data)
+	if err == nil && s.check != nil {
+		err = s.check(c)
+	}
+	return c, err
+}
+
+// accept applies a valid Config.
+func (s *state) accept(c kubednsconfig.Config) {
 	wasValid := s.valid.Swap(true)
 	switch {
 	case !s.hasConfig || !c.Equal(s.config):

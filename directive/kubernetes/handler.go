@@ -151,22 +151,29 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	if z := h.zone(q); z != nil && h.wildcards {
 		l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
 		if l.hasWildcard() && l.scansAllServices() {
-			client := q.Peer.Addr()
-			if err := h.scans.Acquire(ctx, client); err != nil { // each scan occupies a processor
+			verdict, err := l.scan(ctx)
+			switch {
+			case err != nil || verdict == dns.Done:
 				return err
-			}
-			defer h.scans.Release(client)
-			switch l.reply(l.answerWildcards()) {
-			case dns.Next:
+			case verdict == dns.Next:
 				q.Next(ctx)
-				return nil
-			case dns.Done:
 				return nil
 			}
 		}
 	}
 	h.appendTarget(q, q.ResumeSubQuery(ctx))
 	return nil
+}
+
+// scan answers a query that scans all Services. Each scan occupies a processor, whose slot is free again before
+// the query waits for anything else.
+func (l *lookup) scan(ctx context.Context) (dns.Verdict, error) {
+	client := l.q.Peer.Addr()
+	if err := l.scans.Acquire(ctx, client); err != nil {
+		return dns.Done, err
+	}
+	defer l.scans.Release(client)
+	return l.reply(l.answerWildcards()), nil
 }
 
 // Objects returns the objects that h answers from: see [index.Index.Objects].

@@ -55,7 +55,7 @@ func (g *generator) resolve(name []byte, t wire.Type, answer func(*lookup) resul
 	g.query.Parse(g.packet)
 	g.query.Answer.Reset(g.memory, g.query.Question())
 	if g.Handler.zone(g.query) == g.zone { // a longer zone has its names
-		answer(&lookup{Handler: g.Handler, q: g.query, zone: g.zone, depth: g.query.Labels() - g.zone.labels})
+		answer(&lookup{Handler: g.Handler, q: g.query, zone: g.zone, depth: g.query.Labels() - g.zone.labels, whole: true})
 	}
 	g.memory = g.query.Answer.Buf[:0]
 }

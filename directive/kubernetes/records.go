@@ -16,7 +16,8 @@ type lookup struct {
 	*Handler
 	q     *dns.Query
 	zone  *zoneInfo
-	depth int // labels in front of the zone
+	depth int  // labels in front of the zone
+	whole bool // of a transfer: the endpoints of all topology zones
 }
 
 // label returns label i of the query's name, counted from the left, without its

@@ -92,12 +92,20 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 			sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Health(), b.Dial)
 		})
 		r.Task.Go(func(ctx context.Context) { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
-		r.Task.Go(func(ctx context.Context) { r.watchClaims(ctx, b.Log, b.Metrics, h.zoneNames()) })
-		r.Task.Go(func(ctx context.Context) { r.exportState(ctx, b.Metrics, h.zoneNames(), o.Kinds()) })
 		return r, s.Await(r, r.SyncedChannel(), o.startupTimeout, func() error {
 			return d.Errorf("waiting for objects: no list of %s within %v (startup_timeout)", r.Unlisted(),
 				o.startupTimeout)
 		})
+	})
+	if err != nil {
+		return err
+	}
+
+	// Of the zones of this plan, which may have others than the one that began to watch.
+	_, err = config.Keep(s, exportKey{r, h.zoneNames()}, func() (*follow.Task, error) {
+		t := follow.Go(func(ctx context.Context) { r.watchClaims(ctx, b.Log, b.Metrics, h.zoneNames()) })
+		t.Go(func(ctx context.Context) { r.exportState(ctx, b.Metrics, h.zoneNames(), o.Kinds()) })
+		return t, nil
 	})
 	if err != nil {
 		return err
@@ -110,6 +118,12 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		}
 	}
 	return nil
+}
+
+// An exportKey identifies the metrics of a cluster with the names of zones.
+type exportKey struct {
+	of    *watchedCluster
+	zones string
 }
 
 // loadFile loads the snapshot in a file.

@@ -89,7 +89,7 @@ func (o *options) nodesOf() cluster.Options {
 // publish endpoints which are not ready are for members that look for each other: they need
 // all.
 func (s *serviceLookup) nearby(sel index.Selection) (near index.Selection, ok bool) {
-	if s.near == nil || !s.entry.Headless || s.entry.PublishNotReady || s.lookup.zone.multicluster {
+	if s.near == nil || s.lookup.whole || !s.entry.Headless || s.entry.PublishNotReady || s.lookup.zone.multicluster {
 		return sel, false
 	}
 	zone := s.near.labels.Load()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
@@ -267,7 +268,12 @@ func (p *Policy) startObjects(b *config.Block) {
 		return
 	}
 	b.OnStart(func(start *config.Start) error {
-		kept, err := config.Keep(start, objectsKey{s.Key(), s.widen}, func() (*objectLines, error) {
+		var own []string // which no line may name
+		for zone := range p.zones.All() {
+			own = append(own, zone.String())
+		}
+		slices.Sort(own)
+		kept, err := config.Keep(start, objectsKey{s.Key(), s.widen, strings.Join(own, " ")}, func() (*objectLines, error) {
 			l := s.newLines(b)
 			return l, l.Start(start, b, l)
 		})
@@ -282,6 +288,7 @@ func (p *Policy) startObjects(b *config.Block) {
 type objectsKey struct {
 	objects.Key
 	widen bool
+	own   string // the zones of the cluster
 }
 
 func (s *settings) newLines(b *config.Block) *objectLines {

@@ -96,19 +96,19 @@ func (x *names) wild(q *dns.Query) (e *entry, at int) {
 	return nil, 0
 }
 
-// lookup returns the entry of a name in lower case that is no query name: the exact one, or else
-// that of the longest wildcard.
-func (x *names) lookup(name []byte) *entry {
-	if e := x.exact.Get(name); e != nil || !x.hasWild.Load() {
-		return e
+// wildAbove is wild for a name in lower case that is no query name. It returns the length of the wildcard's
+// parent.
+func (x *names) wildAbove(name []byte) (e *entry, length int) {
+	if !x.hasWild.Load() {
+		return nil, 0
 	}
 	for len(name) > 1 {
 		name = name[1+name[0]:]
-		if e := x.wildcards.Get(name); e != nil {
-			return e
+		if e = x.wildcards.Get(name); e != nil {
+			return e, len(name)
 		}
 	}
-	return nil
+	return nil, 0
 }
 
 // An rrset is the records of one owner name and type, as they are packed.

@@ -69,10 +69,22 @@ func (h *Handler) find(q *dns.Query) *entry {
 
 // lookup is find for a name in lower case that is no query name.
 func (h *Handler) lookup(name []byte) *entry {
-	if e := h.own.lookup(name); e != nil || h.objects == nil {
+	if e := h.own.exact.Get(name); e != nil {
 		return e
 	}
-	return h.objects.exact.Get(name)
+	if h.objects == nil {
+		e, _ := h.own.wildAbove(name)
+		return e
+	}
+
+	if e := h.objects.exact.Get(name); e != nil {
+		return e
+	}
+	e, parent := h.own.wildAbove(name)
+	if other, longer := h.objects.wildAbove(name); longer > parent && longer >= h.objects.rules.ZoneOf(name) {
+		return other
+	}
+	return e
 }
 
 // unknown handles a query for a name without records. Before the objects have been read, the names

@@ -70,6 +70,9 @@ const (
 	lastRetry  = 10 * time.Second
 	// saveInterval is the shortest time between two writes of the file.
 	saveInterval = 30 * time.Second
+	// stampPart of the time until a version expires is how much earlier it may expire after a crash than
+	// its primary has confirmed.
+	stampPart = 8
 	// rest is the factor by which a secondary waits longer after a transfer than the
 	// transfer took, so that frequent changes of a large zone do not occupy a processor.
 	// maxRest bounds the time, since a transfer may take long because the primary is slow.
@@ -104,7 +107,10 @@ func (c *zoneCopy) run(ctx context.Context) {
 		s.load()
 	}
 	c.loaded.Store(true)
-	defer s.save()
+	defer func() {
+		s.unsaved = s.unsaved || s.checked.After(s.stamped)
+		s.save()
+	}()
 
 	for {
 		took := s.refresh(ctx)
@@ -144,6 +150,7 @@ type schedule struct {
 	next       time.Time  // of the next refresh
 	retry      time.Duration
 	unsaved    bool
+	stamped    time.Time // checked, as the file has it
 	saved      time.Time
 	failed     string // the last error that was logged
 	ixfrFailed string // the last error of IXFR that was logged
@@ -174,9 +181,9 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 
 	s.asked = time.Now()
 	var errs []error
-	before := s.zone
+	before, answered := s.zone, time.Time{}
 	for _, from := range s.order() {
-		received, err := s.refreshFrom(ctx, from)
+		received, older, err := s.refreshFrom(ctx, from)
 		if ctx.Err() != nil {
 			return 0
 		}
@@ -184,23 +191,30 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 			errs = append(errs, &primaryError{from.addr.String(), err})
 			continue
 		}
-		s.next = time.Now().Add(s.pause(s.zone != before))
-		s.retry = firstRetry
-		return time.Since(received)
+		answered = received
+		if !older { // else the next primary may have a newer version
+			break
+		}
 	}
-	s.scheduleRetry(errs)
-	return 0
+	if answered.IsZero() {
+		s.scheduleRetry(errs)
+		return 0
+	}
+
+	s.next = time.Now().Add(s.pause(s.zone != before))
+	s.retry = firstRetry
+	return time.Since(answered)
 }
 
-// refreshFrom serves the version of one primary if it is newer. An error reports that the primary
-// has not confirmed the present version either. received is when the transfer began.
-func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time.Time, err error) {
+// refreshFrom serves the version of one primary if it is newer. older reports that it has an older one. An error
+// reports that the primary has not confirmed the present version either. received is when the transfer began.
+func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time.Time, older bool, err error) {
 	c := s.copy
 	start := time.Now() // what the primary sends is not older
 	z, in, ixfrErr, err := from.fetch(ctx, s, c.share, c.room)
 	defer c.room.release()
 	if ctx.Err() != nil {
-		return start, ctx.Err()
+		return start, false, ctx.Err()
 	}
 	s.warnIXFR(from, ixfrErr)
 	if z != nil {
@@ -209,7 +223,7 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time
 	c.share.release()
 
 	if err != nil && !errors.Is(err, errUnchanged) {
-		return start, err
+		return start, false, err
 	}
 
 	s.checked = start
@@ -228,8 +242,13 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time
 		s.setExpiry()
 	}
 
+	// The file tells until when the version may be served.
+	if s.checked.Sub(s.stamped) > c.expiresAfter(s.zone)/stampPart {
+		s.unsaved = true
+	}
+
 	// What is reported depends on whether the zone is served now.
-	if errors.As(err, new(olderSerialError)) {
+	if older = errors.As(err, new(olderSerialError)); older {
 		s.warn(err)
 	} else {
 		s.failed = ""
@@ -237,9 +256,9 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time
 		c.health.Clear(c, "transfer")
 	}
 	if in == nil { // the primary has no newer version
-		return start, nil
+		return start, older, nil
 	}
-	return in.received, nil
+	return in.received, older, nil
 }
 
 // admit returns an error if a new version cannot be served.

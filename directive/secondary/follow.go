@@ -78,8 +78,9 @@ func (s *schedule) await(ctx context.Context, from *client, in *incoming, of *sh
 		if err != nil {
 			return nil, err
 		}
-		stop := context.AfterFunc(ctx, func() { _ = s.session.conn.Close() })
-		z, err := from.receive(s.session.conn, in)
+		conn := s.session.conn // the function below may run when the session has another one, or none
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+		z, err := from.receive(conn, in)
 		stop()
 		if err == nil || errors.Is(err, errUnchanged) {
 			return z, err

@@ -71,6 +71,7 @@ func (s *schedule) save() {
 		c.report(health.Warning, "file", "cannot be written to %s, and a restart has an old version: %v", c.file, err)
 		return
 	}
+	s.stamped = s.checked
 	c.health.Clear(c, "file")
 }
 
@@ -130,7 +131,7 @@ func (s *schedule) use(z *zone.Zone, checked time.Time) error {
 		return err
 	}
 
-	s.checked, s.saved = checked, time.Now()
+	s.checked, s.stamped, s.saved = checked, checked, time.Now()
 	s.journal = s.journal.Within(c.room.journal)
 	s.install(z)
 	return nil

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/directive/internal/zones"
 	"github.com/seamark/seamark/dns"
@@ -44,9 +45,34 @@ type servedZone struct {
 	maxSize   int64         // bytes of memory; 0 is maxBytes
 	interval  time.Duration // of follow
 	expires   time.Duration
+	use       corefile.Directive
 	copy      *zoneCopy // set at the start
+	shared    *sharedZone
 
 	memberOption
+}
+
+// A sharedZone is what the server blocks of one plan say of a copy. Those with other addresses may have the
+// same zone, and share its copy.
+type sharedZone struct {
+	first *servedZone
+	sends bool // a transfer of one of the blocks sends it
+}
+
+// Stop implements config.Stopper.
+func (*sharedZone) Stop() {}
+
+// share adds a block.
+func (z *sharedZone) share(at *servedZone, b *config.Block) error {
+	one := z.first
+	if one.key.Name != at.key.Name || one.maxSize != at.maxSize || one.interval != at.interval || one.expires != at.expires {
+		return at.use.Errorf("another server block has other options for the copy of %s (line %d): use the same ones",
+			at.origin, one.use.Line)
+	}
+	z.sends = z.sends || slices.ContainsFunc(config.Find[zone.Transferrer](b), func(t zone.Transferrer) bool {
+		return t.Transfers(at.origin)
+	})
+	return nil
 }
 
 // options identify a zoneCopy across reloads.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -30,6 +29,12 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			return err
 		}
 		for _, at := range s.zones.All() {
+			at.shared, _ = config.Keep(start, sharedKey{start, at.options}, func() (*sharedZone, error) {
+				return &sharedZone{first: at}, nil
+			})
+			if err := at.shared.share(at, b); err != nil {
+				return err
+			}
 			at.copy, err = config.Keep(start, at.options, func() (*zoneCopy, error) { return s.newCopy(at, b), nil })
 			if err != nil {
 				return err
@@ -47,7 +52,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 	b.OnSwap(func() {
 		for _, at := range s.zones.All() {
-			at.copy.configure(at, b)
+			at.copy.configure(at)
 		}
 		if s.catalogs != nil {
 			s.setScope(b)
@@ -57,6 +62,12 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	})
 
 	return errors.Join(errs...)
+}
+
+// A sharedKey identifies a sharedZone.
+type sharedKey struct {
+	plan *config.Start
+	of   options
 }
 
 // newCopy starts the copy of a zone.
@@ -71,7 +82,7 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 	}
 
 	c := newCopy(at.options, clients, b.Log, newRoom(b.Memory, memory.Zones), s.server)
-	c.configure(at, b)
+	c.configure(at)
 	c.health = b.Health()
 	members := func() []*zoneCopy { return nil }
 	if at.isCatalog {
@@ -88,14 +99,12 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 }
 
 // configure sets what a reload of the Corefile may change.
-func (c *zoneCopy) configure(at *servedZone, b *config.Block) {
+func (c *zoneCopy) configure(at *servedZone) {
 	for _, from := range c.clients {
 		from.key.Store(at.key)
 		from.limit.Store(at.maxSize)
 	}
-	c.sends.Store(slices.ContainsFunc(config.Find[zone.Transferrer](b), func(t zone.Transferrer) bool {
-		return t.Transfers(at.origin)
-	}))
+	c.sends.Store(at.shared.sends)
 
 	interval, expires := int64(at.interval), int64(at.expires)
 	before := [...]int64{c.interval.Swap(interval), c.expires.Swap(expires)}
@@ -156,7 +165,7 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 		s.zones.Set(origin, &servedZone{
 			options:   options{origin: origin, from: fmt.Sprint(primaries), file: file},
 			primaries: primaries, fallthru: &fallthru, key: ref, maxSize: maxSize, memberOption: members,
-			interval: interval, expires: expires,
+			interval: interval, expires: expires, use: d,
 		})
 		s.static.zones.Set(origin, struct{}{})
 	}

@@ -170,7 +170,7 @@ func (w *Workload) selectors(of []corefile.Directive) []corefile.Directive {
 		switch {
 		case o.Text == "namespace_labels":
 			selects = append(selects, o)
-		case o.Text == "pods" && strings.HasSuffix(strings.Join(o.Words(), " "), pods):
+		case o.Text == "pods" && strings.HasSuffix(","+strings.Join(o.Words(), " "), ","+pods):
 			pods = strings.Join(o.Words(), " ")
 		case o.Text == "pods":
 			pods = strings.Join(o.Words(), " ") + "," + pods

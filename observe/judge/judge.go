@@ -168,7 +168,7 @@ func (j *Judge) judge(now time.Time) (all []health.Condition, own map[key]health
 		if c.Lost > lostMuch {
 			c.Severity = health.Critical
 		}
-		c.Since = j.beginning(key{rule: rule, object: c.Object}, c.Since, now)
+		c.Since = health.OnClock(j.beginning(key{rule: rule, object: c.Object}, c.Since, now), now)
 		all = append(all, c)
 		own[key{rule, c.Object, c.Severity}] = c
 	}

@@ -26,6 +26,8 @@ func (s *Server) NodeConditions(ctx context.Context) (found []health.Condition, 
 	if s.supervisor == nil {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
 	transport := &http.Transport{DialContext: s.supervisor.Dial}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/metrics", http.NoBody)
@@ -81,5 +83,5 @@ func (s *Server) supervise(o *Options, p *pod) {
 			port = n
 		}
 	}
-	s.supervisor = apiserver.PortForward(o.Cluster, s.Pod, port)
+	s.supervisor, s.timeout = apiserver.PortForward(o.Cluster, s.Pod, port), o.Timeout
 }

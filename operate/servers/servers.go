@@ -56,6 +56,7 @@ type Server struct {
 
 	forwarder  *apiserver.Forwarder
 	supervisor *apiserver.Forwarder // of a node cache
+	timeout    time.Duration        // of a request to the supervisor
 }
 
 // Close closes the connections.
@@ -192,17 +193,29 @@ func (o *Options) none(ctx context.Context, session *apiserver.Session) error {
 
 // list returns the pods with the labels, without those of the other kind.
 func (o *Options) list(ctx context.Context, session *apiserver.Session, path string) ([]pod, error) {
-	text, err := session.Get(ctx, path+"?limit=500&labelSelector="+url.QueryEscape(o.selector()))
-	if err != nil {
-		return nil, err
+	var found []pod
+	for next := ""; ; {
+		text, err := session.Get(ctx, path+"?limit=500&labelSelector="+url.QueryEscape(o.selector())+next)
+		if err != nil {
+			return nil, err
+		}
+		var list struct {
+			Metadata struct{ Continue string }
+			Items    []pod
+		}
+		if err := json.Unmarshal(text, &list); err != nil {
+			return nil, fmt.Errorf("reading the pods with the labels %s: %w", o.selector(), err)
+		}
+
+		// A cluster may have thousands of node caches, which have the labels of servers.
+		found = append(found, slices.DeleteFunc(list.Items, func(p pod) bool {
+			return o.Selector == "" && p.isNodeCache() != o.Nodes
+		})...)
+		if list.Metadata.Continue == "" {
+			return found, nil
+		}
+		next = "&continue=" + url.QueryEscape(list.Metadata.Continue)
 	}
-	var list struct{ Items []pod }
-	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, fmt.Errorf("reading the pods with the labels %s: %w", o.selector(), err)
-	}
-	return slices.DeleteFunc(list.Items, func(p pod) bool {
-		return o.Selector == "" && p.isNodeCache() != o.Nodes
-	}), nil
 }
 
 func (o *Options) selector() string {

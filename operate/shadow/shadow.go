@@ -166,6 +166,10 @@ func (r *run) all(ctx context.Context) error {
 	asking, stopAsking := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopAsking(nil)
 	defer context.AfterFunc(asking, stopReading)()
+	defer context.AfterFunc(ctx, func() {
+		sleep(asking, asking, drainTime)
+		stopAsking(errInterrupted)
+	})()
 
 	pairs, queue := make(chan *pair, queued), make(chan *pair)
 	var tasks sync.WaitGroup
@@ -182,12 +186,11 @@ func (r *run) all(ctx context.Context) error {
 
 	err := r.readAll(reading, pairs)
 	close(pairs)
-	if ctx.Err() != nil {
-		drain := time.AfterFunc(drainTime, func() { stopAsking(errInterrupted) })
-		defer drain.Stop()
-	}
+	cut := ctx.Err() != nil
 	tasks.Wait()
-	maps.Copy(r.report.Skipped, r.skipped)
+	for reason, n := range r.skipped {
+		r.report.Skipped[reason] += n
+	}
 
 	switch cause := context.Cause(asking); {
 	case cause != nil && !errors.Is(cause, errInterrupted):
@@ -196,7 +199,7 @@ func (r *run) all(ctx context.Context) error {
 		return nil // the end of a stream
 	case err != nil:
 		return err
-	case ctx.Err() != nil:
+	case cut || r.report.Skipped[SkippedInterrupted] > 0:
 		return errInterrupted
 	}
 	return nil

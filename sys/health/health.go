@@ -153,11 +153,24 @@ func (b *Board) Failures() (all []Failure) {
 	lists := slices.Collect(maps.Values(b.failures))
 	b.mu.Unlock()
 
+	now := time.Now()
 	for _, list := range lists {
-		all = append(all, list()...)
+		for _, f := range list() {
+			f.At = OnClock(f.At, now)
+			all = append(all, f)
+		}
 	}
 	order.Slice(all, func(a, b Failure) int { return cmp.Or(cmp.Compare(a.Object, b.Object), b.At.Compare(a.At)) })
 	return slices.CompactFunc(all, func(a, b Failure) bool { return a.Object == b.Object })
+}
+
+// OnClock returns a past time as the clock has it that reads now: what began ten minutes ago still did after
+// the clock was set.
+func OnClock(at, now time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return now.Add(at.Sub(now))
 }
 
 // A topic identifies a condition of one owner, such as a source of objects or a zone.
@@ -221,8 +234,10 @@ func (b *Board) list(selects func(topic) bool) (all []Condition) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := time.Now()
 	for at, c := range b.all {
 		if selects(at) {
+			c.Since = OnClock(c.Since, now)
 			all = append(all, c)
 		}
 	}

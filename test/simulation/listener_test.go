@@ -76,10 +76,10 @@ func (l *listener) open(ctx context.Context, o transport.Options) (err error) {
 	return nil
 }
 
-func (l *listener) Port() *dns.Port              { return &l.port }
-func (l *listener) Addr() netip.AddrPort         { return l.addr }
-func (l *listener) Readers() int                 { return len(l.readers) }
-func (l *listener) SetLimits(o transport.Limits) { l.tcp.SetLimits(o) }
+func (l *listener) Port() *dns.Port                   { return &l.port }
+func (l *listener) Addr() netip.AddrPort              { return l.addr }
+func (l *listener) Readers() int                      { return len(l.readers) }
+func (l *listener) SetLimits(o transport.Limits) bool { return l.tcp.SetLimits(o) }
 
 func (l *listener) Serve() {
 	l.tcp.Serve()

@@ -185,9 +185,10 @@ func (e *endpoint) packets() net.PacketConn {
 }
 
 // SetLimits sets the timeouts. The idle timeout is that of future connections.
-func (e *endpoint) SetLimits(limits transport.Limits) {
+func (e *endpoint) SetLimits(limits transport.Limits) (applied bool) {
 	limits = limits.OrDefaults()
 	e.timeouts.Store(&limits)
+	return true
 }
 
 // SetStreamLimits sets the limits of future connections.

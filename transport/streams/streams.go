@@ -54,8 +54,10 @@ func (l *listener) init(o Options) {
 // Addr returns the address that was opened, with the chosen port.
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
-// SetLimits does nothing: the timeouts are those at the time of Listen.
-func (l *listener) SetLimits(transport.Limits) {}
+// SetLimits does nothing: the timeouts are those at the time of Listen. It reports whether they are the same.
+func (l *listener) SetLimits(limits transport.Limits) (applied bool) {
+	return limits.OrDefaults() == l.o.Options.Limits.OrDefaults()
+}
 
 // SetTLS sets the source of the TLS configuration for future connections.
 func (l *listener) SetTLS(source func() *tls.Config) {

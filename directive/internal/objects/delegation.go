@@ -102,6 +102,15 @@ func (d *Delegations) addZones(o corefile.Directive, word corefile.Token, namesp
 	return nil
 }
 
+// Zones returns the zones that are delegated, or below which each namespace has one, in no particular order.
+func (d *Delegations) Zones() []wire.Name {
+	all := slices.Clone(d.parents)
+	for zone := range d.zones.All() {
+		all = append(all, zone)
+	}
+	return all
+}
+
 // namespaces returns the namespaces that have zones of their own, sorted, or all if every
 // namespace has some.
 func (d *Delegations) namespaces() (names []string, all bool) {

@@ -44,7 +44,8 @@ type Objects struct {
 	listed   map[cluster.Kind]bool
 	rivals   map[wire.Name][]*Entry // of names that an older object has
 	spaces   map[string]*space      // by namespace; none is empty
-	wanted   map[*Object]time.Time  // that have to be read again, from a time on
+	wanted   map[*Object]want       // that have to be read again
+	reading  *change                // that Step reads without the lock; nil if none
 	faults   faults
 	corefile corefiles
 	bytes    int64 // about what the content uses
@@ -168,12 +169,15 @@ var _ cluster.Comparer = (*Objects)(nil)
 
 // add has a change wait for its turn. An object for which there is no memory is read again later.
 func (x *Objects) add(key, namespace string, o cluster.Object) {
-	if x.turns.add(key, namespace, o, !x.isListed(), max(waitingLimit, x.settings.Most*SizeUnit)) {
-		delete(x.wanted, x.find(key, namespace))
+	known := x.find(key, namespace)
+	awaited := !x.isListed() || x.wanted[known].awaited
+	if x.turns.add(key, namespace, o, awaited, max(waitingLimit, x.settings.Most*SizeUnit)) {
+		delete(x.wanted, known)
 		return
 	}
-	if known := x.identify(key, namespace, createdAt(o)); known != nil {
-		x.want(known, rereadWait)
+	if known = x.identify(key, namespace, createdAt(o)); known != nil {
+		x.wanted[known] = want{time.Now().Add(rereadWait), awaited}
+		x.reread.Send()
 	}
 }
 
@@ -203,9 +207,23 @@ func (x *Objects) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 			x.add(o.key(), o.Key().Namespace, nil)
 		}
 	}
+	for _, c := range x.unapplied() {
+		if c.object != nil && c.kind() == kind && !has(c.object.Key()) {
+			x.add(c.key, c.namespace, nil)
+		}
+	}
 	x.listed[kind] = true
 	x.mu.Unlock()
 	x.changed.Send()
+}
+
+// unapplied returns the changes that wait, and the one that is being read.
+func (x *Objects) unapplied() []*change {
+	all := slices.Collect(x.turns.all())
+	if x.reading != nil {
+		all = append(all, x.reading)
+	}
+	return all
 }
 
 // Missing implements cluster.Comparer.
@@ -258,9 +276,11 @@ func (x *Objects) Step() (wait time.Duration) {
 		x.faults.full(c.namespace)
 	default:
 		// Clients of the source wait for mu, but not while a large object is read.
+		x.reading = c
 		x.mu.Unlock()
 		read := x.settings.Read(c.object, x.settings.Most)
 		x.mu.Lock()
+		x.reading = nil
 		x.apply(c, read)
 	}
 	if !hurry { // the first list is no one's doing, and the first change after it does not wait for that
@@ -281,6 +301,11 @@ func (x *Objects) isListed() bool { return len(x.listed) == len(x.kinds) }
 func (x *Objects) sync() {
 	if x.IsSynced() || !x.isListed() || x.turns.awaited > 0 {
 		return
+	}
+	for _, w := range x.wanted {
+		if w.awaited {
+			return
+		}
 	}
 	close(x.synced)
 	x.log.Info(x.settings.Directive+": Read the objects", "count", x.admitted(), x.settings.Noun, x.total(), "invalid", x.faults.count())

@@ -193,6 +193,73 @@ func TestRereadTurns(t *testing.T) {
 	})
 }
 
+// A newer state that has no room in the turns is read again, and the older one that waits is not applied: the watch
+// does not repeat what it has delivered. Until then the objects of the first list have not all been read.
+func TestRereadNewerState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, table := newObjects(nil)
+		newer := configMap("one", 1, "newer.test")
+		newer.Data["newer.test"] = strings.Repeat("n", waitingLimit/2)
+		x.SetReader(func(context.Context, cluster.Kind, cluster.Key) (cluster.Object, error) { return newer, nil })
+
+		other := configMap("other", 2, "other.test")
+		other.Data["other.test"] = strings.Repeat("o", waitingLimit/2)
+		x.Put(cluster.ConfigMaps, other)
+		x.Put(cluster.ConfigMaps, configMap("one", 1, "older.test"))
+		x.Put(cluster.ConfigMaps, newer)
+		x.Listed(cluster.ConfigMaps, func(cluster.Key) bool { return true })
+		x.settle()
+		if got := table.what("older.test"); got != "" || x.IsSynced() {
+			t.Errorf("before the newer state is read: got the older one %q, synced %t; want none, not synced", got, x.IsSynced())
+		}
+
+		time.Sleep(rereadWait)
+		for x.Reread(t.Context()) == 0 {
+		}
+		x.settle()
+		if table.what("newer.test") == "" || table.what("older.test") != "" || !x.IsSynced() {
+			t.Errorf("got %d names, synced %t; want the newer state, synced", len(table), x.IsSynced())
+		}
+
+		// The same of a deletion that waits: the object exists again.
+		x.Put(cluster.ConfigMaps, other)
+		x.Delete(cluster.ConfigMaps, cluster.Key{Namespace: "a", Name: "one"})
+		x.Put(cluster.ConfigMaps, newer)
+		x.settle()
+		time.Sleep(rereadWait)
+		for x.Reread(t.Context()) == 0 {
+		}
+		x.settle()
+		if table.what("newer.test") == "" {
+			t.Error("an object that was deleted and made again has no name")
+		}
+	})
+}
+
+// An object that waits for its turn, and that a list lacks, has no names.
+func TestListedWithoutWaitingObject(t *testing.T) {
+	x, table := newObjects(nil)
+	x.Put(cluster.ConfigMaps, configMap("one", 1, "a.test"), configMap("two", 2, "b.test"))
+	x.Listed(cluster.ConfigMaps, func(key cluster.Key) bool { return key.Name == "two" })
+	x.settle()
+	if len(table) != 1 || table.what("b.test") != "two" {
+		t.Errorf("got %d names, want that of the object that was listed", len(table))
+	}
+
+	// The same while it is being read.
+	read := x.settings.Read
+	x.settings.Read = func(o cluster.Object, most int) *Content {
+		x.settings.Read = read
+		x.Listed(cluster.ConfigMaps, func(key cluster.Key) bool { return key.Name == "two" })
+		return read(o, most)
+	}
+	x.Put(cluster.ConfigMaps, configMap("one", 1, "a.test"))
+	x.settle()
+	if len(table) != 1 {
+		t.Errorf("got %d names, want that of the object that was listed", len(table))
+	}
+}
+
 // Two server blocks with equal objects tell about the names of both, those of the last plan.
 func TestCorefileOfBlocks(t *testing.T) {
 	x, _ := newObjects(nil)

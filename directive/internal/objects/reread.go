@@ -48,27 +48,27 @@ func (x *Objects) Reread(ctx context.Context) (wait time.Duration) {
 	object, err := (*read)(ctx, o.Kind(), o.Key())
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if _, ok := x.wanted[o]; !ok {
-		return 0 // the watch has delivered another state, which may be newer
-	}
-	delete(x.wanted, o)
+	w, ok := x.wanted[o]
 	switch {
+	case !ok: // the watch has delivered another state, which may be newer
 	case err != nil:
-		x.want(o, rereadWait)
-	case object != nil: // if it does not exist, the watch will say so
+		x.wanted[o] = want{time.Now().Add(rereadWait), w.awaited}
+	case object == nil:
+		delete(x.wanted, o) // the watch will say so
+	default:
 		x.add(o.key(), o.Key().Namespace, object)
-		x.changed.Send()
 	}
+	x.changed.Send() // also because the last one that was awaited may not exist
 	return 0
 }
 
 // nextWanted returns the oldest object that has to be read again now, or how long to wait for one.
 func (x *Objects) nextWanted(now time.Time) (next *Object, wait time.Duration) {
 	wait = Idle
-	for o, due := range x.wanted {
+	for o, w := range x.wanted {
 		switch {
-		case due.After(now):
-			wait = min(wait, due.Sub(now))
+		case w.due.After(now):
+			wait = min(wait, w.due.Sub(now))
 		case next == nil || o.compareAge(next) < 0:
 			next = o
 		}

@@ -82,12 +82,14 @@ func (x *Objects) identify(key, namespace string, created int64) *Object {
 		x.spaces[namespace] = s
 	}
 	if len(s.all) >= considered*x.settings.Most {
-		x.faults.full(namespace)
 		youngest := s.all[len(s.all)-1]
+		if youngest.compareAge(o) >= 0 {
+			x.remove(youngest)
+		}
+		x.faults.full(namespace) // after remove, which finds that there is room
 		if youngest.compareAge(o) < 0 {
 			return nil
 		}
-		x.remove(youngest)
 	}
 
 	s.all = slices.Insert(s.all, s.index(o), o)
@@ -263,10 +265,16 @@ func (x *Objects) remove(o *Object) {
 	x.claim.Set(x.bytes)
 }
 
+// A want is that an object has to be read again.
+type want struct {
+	due     time.Time // at the earliest
+	awaited bool      // not all objects have been read once before it is
+}
+
 // want has an object read again, after a time at the earliest.
 func (x *Objects) want(o *Object, after time.Duration) {
 	if _, ok := x.wanted[o]; !ok {
-		x.wanted[o] = time.Now().Add(after)
+		x.wanted[o] = want{due: time.Now().Add(after)}
 		x.reread.Send()
 	}
 }

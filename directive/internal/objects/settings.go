@@ -128,7 +128,7 @@ func New(s Settings, table Table, b *config.Block) *Objects {
 		settings: s, table: table, kinds: s.API.Kinds(),
 		log: b.Log, board: b.Health(), claim: b.Memory.Claim(memory.Files),
 		listed: map[cluster.Kind]bool{}, rivals: map[wire.Name][]*Entry{},
-		spaces: map[string]*space{}, wanted: map[*Object]time.Time{},
+		spaces: map[string]*space{}, wanted: map[*Object]want{},
 		changed: follow.NewSignal(), reread: follow.NewSignal(), synced: follow.NewEvent(),
 		faults: newFaults(s.Directive, s.Noun, b),
 	}

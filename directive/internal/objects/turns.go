@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"iter"
 	"slices"
 	"time"
 	"unsafe"
@@ -32,6 +33,9 @@ type change struct {
 	awaited        bool           // see turns.awaited
 }
 
+// kind returns the kind of the object.
+func (c *change) kind() cluster.Kind { return cluster.Kind(c.key[0] - '0') }
+
 const (
 	// share is how many times as long as its turn a namespace pays for it.
 	share = 10
@@ -44,7 +48,7 @@ const (
 )
 
 // add adds a change, which replaces an earlier one of the object. It reports whether the object
-// fits into limit bytes of its namespace; if not, the change is ignored.
+// fits into limit bytes of its namespace, or is the only one there. If not, no change of the object waits.
 func (t *turns) add(key, namespace string, o cluster.Object, awaited bool, limit int) bool {
 	if t.waiting == nil {
 		t.waiting, t.paid = map[string]*waiting{}, map[string]time.Time{}
@@ -59,8 +63,12 @@ func (t *turns) add(key, namespace string, o cluster.Object, awaited bool, limit
 	if c == nil {
 		c = &change{key: key, namespace: namespace}
 	}
-	more := sizeOf(o) - sizeOf(c.object)
-	if more > 0 && len(w.changes) > 0 && w.bytes+more > limit {
+	more, others := sizeOf(o)-sizeOf(c.object), len(w.changes)
+	if w.byKey[key] != nil {
+		others--
+	}
+	if more > 0 && others > 0 && w.bytes+more > limit {
+		t.drop(w, c)
 		return false
 	}
 
@@ -75,6 +83,32 @@ func (t *turns) add(key, namespace string, o cluster.Object, awaited bool, limit
 		t.awaited++
 	}
 	return true
+}
+
+// drop removes a change that waits, if it does, beside others of its namespace: it is out of date.
+func (t *turns) drop(w *waiting, c *change) {
+	if w.byKey[c.key] == nil {
+		return
+	}
+	delete(w.byKey, c.key)
+	w.changes = slices.DeleteFunc(w.changes, func(other *change) bool { return other == c })
+	w.bytes -= sizeOf(c.object)
+	if c.awaited {
+		t.awaited--
+	}
+}
+
+// all returns the changes that wait.
+func (t *turns) all() iter.Seq[*change] {
+	return func(yield func(*change) bool) {
+		for _, w := range t.waiting {
+			for _, c := range w.changes {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // sizeOf returns about the memory of an object.
