@@ -195,3 +195,22 @@ func (t *subtree) add(kvs []*mvccpb.KeyValue) error {
 	t.index.put(t.messages(kvs)...)
 	return nil
 }
+
+// A pageSize is how many keys the next page of a list has.
+type pageSize int64
+
+// next returns where the page after kvs begins, and sets its size: as many keys as have about
+// pageBytes, if they are like these.
+func (p *pageSize) next(kvs []*mvccpb.KeyValue) (from string) {
+	n := int64(len(kvs))
+	*p = max(1, min(pageSize(n*pageBytes/max(1, sizeOf(kvs))), 2**p, maxPageKeys))
+	return string(kvs[n-1].Key) + "\x00"
+}
+
+// sizeOf returns the bytes of keys and their values.
+func sizeOf(kvs []*mvccpb.KeyValue) (bytes int64) {
+	for _, kv := range kvs {
+		bytes += int64(len(kv.Key) + len(kv.Value))
+	}
+	return bytes
+}

@@ -39,10 +39,10 @@ func TestLoad(t *testing.T) {
 // kernelVariable names the user-mode kernel that this program becomes.
 const kernelVariable = "SEAMARK_TEST_KERNEL"
 
-// A user-mode kernel keeps the registers of its processes with ptrace, in less memory than processors with AMX
+// becomeKernel executes the kernel, if it is named. A user-mode kernel keeps the registers of its processes with ptrace, in less memory than processors with AMX
 // need. Where the kind of the extended state is unknown it uses an older request, whose size is the same everywhere.
 // That keeps no wide registers: with GODEBUG=cpu.all=off Go uses none.
-func init() {
+func becomeKernel() {
 	kernel := os.Getenv(kernelVariable)
 	if kernel == "" {
 		return

@@ -6,4 +6,7 @@ import (
 	"github.com/seamark/seamark/test/orphans"
 )
 
-func TestMain(m *testing.M) { orphans.Main(m) }
+func TestMain(m *testing.M) {
+	becomeKernel()
+	orphans.Main(m)
+}
