@@ -25,9 +25,10 @@ MAKEFLAGS += --no-print-directory
 # The results of the stages of `make test`, for its summary.
 RESULTS := $(CURDIR)/bin/test
 # test-stage NAME,DIRECTORY,GO TEST ARGUMENTS: with -count=1 where tests build programs from the
-# source of another module, whose changes Go's cache of results does not see.
+# source of another module, whose changes Go's cache of results does not see. A test binary without debug
+# information links in half the time.
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
-	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
+	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m -ldflags=-w $(3)
 
 .PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release sign publish vulncheck pin-actions test test-server test-api test-cost test-fuzz test-image test-release test-chart test-cluster test-summary test-coredns test-externaldns lint fuzz fuzz-package soak soak-day soak-restart bench profile c-compiler
 
@@ -156,11 +157,12 @@ BUT_DRIVERS = $(GO) list ./... | grep -vxF "$$($(GO) list $(DRIVERS))"
 # A test binary with the race detector would sleep for a second at its end.
 GORACE := atexit_sleep_ms=0
 
+# The stages leave vet to make lint and make quick.
 test-server: # the server
 	@mkdir -p $(RESULTS)
 	@echo "== the server's tests, with the race detector"
 	@export CGO_ENABLED=1 GORACE=$(GORACE); packages=$$($(BUT_DRIVERS)); \
-	$(GO) build -race -v -p $(JOBS) $$packages && $(call test-stage,server,.,-race $$packages)
+	$(GO) build -race -v -p $(JOBS) $$packages && $(call test-stage,server,.,-vet=off -race $$packages)
 
 # Without the race detector, too, the tests of files that use package race: they compute in one goroutine, ten
 # times as fast so, or compare memory, which the detector changes.
@@ -171,11 +173,11 @@ test-cost: # the tests that run without the race detector, the benchmark and the
 	@failed=; \
 	files=$$(git ls-files '*_test.go' | xargs grep -l '$(RACE)'); \
 	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $$files | paste -sd '|'); \
-	(export CGO_ENABLED=0; $(call test-stage,drivers,.,$(DRIVERS))) || failed=1; \
-	(export CGO_ENABLED=0; $(call test-stage,cost,.,-run "^($$tests)\$$" \
+	(export CGO_ENABLED=0; $(call test-stage,drivers,.,-vet=off $(DRIVERS))) || failed=1; \
+	(export CGO_ENABLED=0; $(call test-stage,cost,.,-vet=off -run "^($$tests)\$$" \
 		$$(printf './%s\n' $$files | xargs -n1 dirname | sort -u | grep -vxF "$$(printf '%s\n' $(DRIVERS))"))) || failed=1; \
-	(export CGO_ENABLED=1; $(call test-stage,bench,bench,-count=1 ./...)) || failed=1; \
-	(export CGO_ENABLED=1; $(call test-stage,cluster,tools/cluster,-race .)) || failed=1; \
+	(export CGO_ENABLED=1; $(call test-stage,bench,bench,-vet=off -count=1 ./...)) || failed=1; \
+	(export CGO_ENABLED=1; $(call test-stage,cluster,tools/cluster,-vet=off -race .)) || failed=1; \
 	test -z "$$failed"
 
 # The API machinery (some 1,400 packages) runs in a process of its own, built once
@@ -185,8 +187,8 @@ test-api: # the server against the real API machinery and etcd
 	@echo "== the tests against the Kubernetes API machinery and etcd"
 	@cd kubetest && CGO_ENABLED=0 $(GO) build -v -p $(JOBS) -o ../bin/kubetest-api ./cmd/api
 	@failed=; \
-	(export CGO_ENABLED=1 GORACE=$(GORACE); $(call test-stage,kubetest,kubetest,-count=1 -race . ./certs ./control ./gate)) || failed=1; \
-	(export CGO_ENABLED=0; $(call test-stage,machinery,kubetest,./machinery ./cmd/...)) || failed=1; \
+	(export CGO_ENABLED=1 GORACE=$(GORACE); $(call test-stage,kubetest,kubetest,-vet=off -count=1 -race . ./certs ./control ./gate)) || failed=1; \
+	(export CGO_ENABLED=0; $(call test-stage,machinery,kubetest,-vet=off ./machinery ./cmd/...)) || failed=1; \
 	test -z "$$failed"
 
 test-fuzz: # each fuzz target, briefly
