@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/compat/convert"
 	"github.com/spf13/cobra"
 )
@@ -44,7 +45,7 @@ Corefile does not cover. Convert does not contact a cluster.`,
 			if !strings.Contains(key, "/") {
 				key = "namespace/" + key
 			}
-			if _, ok := objectKey(key); in.ConfigMap != "" && !ok {
+			if _, ok := cluster.ParseKey(key); in.ConfigMap != "" && !ok {
 				return fmt.Errorf("--config-map: want [NAMESPACE/]NAME, got %q", in.ConfigMap)
 			}
 			if len(args) == 0 {

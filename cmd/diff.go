@@ -21,7 +21,6 @@ import (
 	"github.com/seamark/seamark/operate/query"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // diffFlags are the flags of the command diff.
@@ -268,19 +267,11 @@ func forwardTarget(target string) (pod cluster.Key, port int, err error) {
 			return pod, 0, fmt.Errorf("--against: want a port of 1..65535 in %q", target)
 		}
 	}
-	pod, ok := objectKey(name)
+	pod, ok := cluster.ParseKey(name)
 	if !ok {
 		return pod, 0, fmt.Errorf("--against: want NAMESPACE/POD[:PORT] with --transport port-forward, got %q", target)
 	}
 	return pod, port, nil
-}
-
-// objectKey parses NAMESPACE/NAME. It rejects names that no object has, since names become
-// parts of URLs.
-func objectKey(text string) (key cluster.Key, ok bool) {
-	namespace, name, ok := strings.Cut(text, "/")
-	ok = ok && len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
-	return cluster.Key{Namespace: namespace, Name: name}, ok
 }
 
 // dnsPod returns a ready pod behind the Service kube-dns.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/local"
@@ -106,7 +107,7 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 		}
 	}
 
-	pod, ok := objectKey(e.pod)
+	pod, ok := cluster.ParseKey(e.pod)
 	switch {
 	case e.pod != "" && !ok:
 		return fmt.Errorf("--pod: want NAMESPACE/NAME, got %q", e.pod)

@@ -68,7 +68,7 @@ func (p *program) query(ctx context.Context, q queryFlags, name string, typeName
 	if err := oneOf("output", q.output, "text", "json"); err != nil {
 		return err
 	}
-	pod, ok := objectKey(q.pod)
+	pod, ok := cluster.ParseKey(q.pod)
 	if q.pod != "" && !ok {
 		return fmt.Errorf("--pod: want NAMESPACE/NAME, got %q", q.pod)
 	}

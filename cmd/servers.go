@@ -219,11 +219,11 @@ func (a *adminFlags) pods(ctx context.Context) ([]*servers.Server, error) {
 func (a *adminFlags) podKey() (cluster.Key, bool) {
 	switch {
 	case a.pod == "":
-		return objectKey(a.namespace + "/any")
+		return cluster.ParseKey(a.namespace + "/any")
 	case strings.Contains(a.pod, "/"):
-		return objectKey(a.pod)
+		return cluster.ParseKey(a.pod)
 	}
-	return objectKey(a.namespace + "/" + a.pod)
+	return cluster.ParseKey(a.namespace + "/" + a.pod)
 }
 
 // A reply is what a server has answered.

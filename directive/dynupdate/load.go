@@ -144,7 +144,7 @@ func (l *loader) add(owner string, t wire.Type, class wire.Class, ttl uint32, rd
 		return fmt.Errorf("%s: class %s, want IN", name, class)
 	case derived(t):
 		return fmt.Errorf("%s: a zone with %s records cannot be updated", name, t)
-	case t == wire.TypeSOA && name == l.origin && soaSerial(rdata) == 0:
+	case t == wire.TypeSOA && name == l.origin && zone.SOASerial([]byte(rdata)) == 0:
 		return fmt.Errorf("%s: the serial number is 0, which RFC 2136 §7.11 excludes", name)
 	}
 	l.hasSOA = l.hasSOA || t == wire.TypeSOA

@@ -114,7 +114,7 @@ func (o *options) prescan(r *record) error {
 	switch r.class {
 	case wire.ClassIN:
 		// Serial number 0 is not compatible with old servers (RFC 2136 §4.2, §7.11).
-		ok = ok && (r.t != wire.TypeSOA || r.name == o.origin && soaSerial(r.rdata) != 0)
+		ok = ok && (r.t != wire.TypeSOA || r.name == o.origin && zone.SOASerial([]byte(r.rdata)) != 0)
 	case wire.ClassANY:
 		ok = (ok || r.t == wire.TypeANY) && r.ttl == 0 && !r.hasRData
 	case classNONE:
@@ -131,8 +131,6 @@ func (o *options) prescan(r *record) error {
 	}
 	return nil
 }
-
-func soaSerial(data string) uint32 { return binary.BigEndian.Uint32([]byte(data[len(data)-20:])) }
 
 // change makes one change, or ignores it (RFC 2136 §3.4.2). It reports whether the zone has changed.
 func (o *options) change(e *edit, n *editedName, r *record) (changed bool) {
@@ -165,7 +163,7 @@ func (o *options) add(e *edit, n *editedName, r *record) (changed bool) {
 	s := n.set(r.t)
 	switch r.t {
 	case wire.TypeSOA:
-		if _, serial, _ := s.soa(); !zone.SerialLess(serial, soaSerial(r.rdata)) {
+		if _, serial, _ := s.soa(); !zone.SerialLess(serial, zone.SOASerial([]byte(r.rdata))) {
 			return false
 		}
 		e.hasSerial = true

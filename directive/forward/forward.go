@@ -243,7 +243,7 @@ func (f *Forward) follow(ctx context.Context, q *dns.Query, target []byte) {
 	sub := q.ResolveSubQuery(ctx, target, q.Type)
 	if !sub.Unanswered() {
 		// A referral, and the SOA record of another zone, are no part of the answer. Proofs of wildcards are.
-		proofs := []wire.Type{typeNSEC, typeNSEC3, typeRRSIG}
+		proofs := []wire.Type{wire.TypeNSEC, wire.TypeNSEC3, wire.TypeRRSIG}
 		q.Answer.DeleteFunc(func(s wire.Section, r wire.Record) bool {
 			return s == wire.Additional || s == wire.Authority && !slices.Contains(proofs, r.Type)
 		})

@@ -28,7 +28,7 @@ func (p *parser) sortAnswers() {
 func (p *parser) rank(record *parsedRecord) int {
 	const last = math.MaxInt
 	t, signature := record.Type, 0
-	if t == typeRRSIG && record.Next-record.RData >= 2 {
+	if t == wire.TypeRRSIG && record.Next-record.RData >= 2 {
 		t, signature = wire.Type(binary.BigEndian.Uint16(p.rdata(record))), 1
 	}
 

@@ -316,9 +316,9 @@ func checkReply(t *testing.T, r *reply, question []byte) {
 		ok := false
 		switch rec.s {
 		case wire.Answers:
-			ok = reached[rec.owner] || (rec.t == wire.TypeDNAME || rec.t == typeRRSIG) && below(rec.owner)
+			ok = reached[rec.owner] || (rec.t == wire.TypeDNAME || rec.t == wire.TypeRRSIG) && below(rec.owner)
 		case wire.Authority:
-			ok = below(rec.owner) || rec.t == typeNSEC || rec.t == typeNSEC3 || rec.t == typeRRSIG
+			ok = below(rec.owner) || rec.t == wire.TypeNSEC || rec.t == wire.TypeNSEC3 || rec.t == wire.TypeRRSIG
 		case wire.Additional:
 			for _, other := range all {
 				ok = ok || strings.Contains(string(wire.Lower(other.rdata)), rec.owner) || other.owner == rec.owner && other.s != wire.Additional

@@ -7,12 +7,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Types of DNSSEC (RFC 4034, RFC 5155), and the range of types that match no
-// record type: TKEY to ANY (RFC 6895 §3.1).
+// The range of types that match no record type: TKEY to ANY (RFC 6895 §3.1).
 const (
-	typeRRSIG wire.Type = 46
-	typeNSEC  wire.Type = 47
-	typeNSEC3 wire.Type = 50
 	firstMeta wire.Type = 249
 	lastMeta  wire.Type = 255
 )
@@ -51,8 +47,8 @@ func (p *parser) selectAdditional(class wire.Class, do bool) {
 	for i := range p.records {
 		record := &p.records[i]
 		switch record.Type {
-		case wire.TypeA, wire.TypeAAAA, typeRRSIG:
-			record.keep = record.keep || record.section == wire.Additional && (do || record.Type != typeRRSIG) &&
+		case wire.TypeA, wire.TypeAAAA, wire.TypeRRSIG:
+			record.keep = record.keep || record.section == wire.Additional && (do || record.Type != wire.TypeRRSIG) &&
 				p.hasClass(record, class) && containsName(p.targets, p.owner(record))
 		}
 	}
@@ -76,7 +72,7 @@ func (p *parser) selectAnswers(t wire.Type, class wire.Class, do bool) {
 		switch owner := p.owner(record); {
 		case record.Type == t || isMeta(t):
 			record.keep = containsName(p.names, owner)
-		case record.Type == typeRRSIG:
+		case record.Type == wire.TypeRRSIG:
 			record.keep = do && (containsName(p.names, owner) || containsName(p.dnames, owner))
 		}
 	}
@@ -91,7 +87,7 @@ func (p *parser) selectAuthority(class wire.Class, do bool) {
 	var zone []byte
 	for i := range p.records {
 		record := &p.records[i]
-		if record.section == wire.Answers && record.keep && record.Type == typeRRSIG && zone == nil {
+		if record.section == wire.Answers && record.keep && record.Type == wire.TypeRRSIG && zone == nil {
 			// A reply with a wildcard proof may have no SOA or NS records.
 			if signer, ok := nameAt(p.rdata(record), 18); ok && p.anyNameIn(signer) {
 				zone = signer
@@ -121,7 +117,7 @@ func (p *parser) selectAuthority(class wire.Class, do bool) {
 			continue
 		}
 		switch record.Type {
-		case typeNSEC, typeNSEC3, typeRRSIG:
+		case wire.TypeNSEC, wire.TypeNSEC3, wire.TypeRRSIG:
 			owner := p.owner(record)
 			record.keep = p.anyNameIn(owner) || zone != nil && inZone(owner, zone)
 		}
@@ -134,7 +130,7 @@ func (p *parser) selectWildcardProofs(class wire.Class) {
 	var zones, owners [][]byte
 	for i := range p.records {
 		record := &p.records[i]
-		if record.Type != typeRRSIG || !p.hasClass(record, class) {
+		if record.Type != wire.TypeRRSIG || !p.hasClass(record, class) {
 			continue
 		}
 		owner, rdata := p.owner(record), p.rdata(record)
@@ -149,7 +145,7 @@ func (p *parser) selectWildcardProofs(class wire.Class) {
 			if record.keep && covered == wire.TypeCNAME && int(rdata[3]) < wire.Name(owner).Labels() {
 				zones = append(zones, zone)
 			}
-		case record.section == wire.Authority && (covered == typeNSEC || covered == typeNSEC3):
+		case record.section == wire.Authority && (covered == wire.TypeNSEC || covered == wire.TypeNSEC3):
 			if record.keep = containsName(zones, zone) && !p.ownZones.Entered(p.names[0], owner); record.keep {
 				owners = append(owners, owner)
 			}
@@ -158,7 +154,7 @@ func (p *parser) selectWildcardProofs(class wire.Class) {
 
 	for i := range p.records {
 		record := &p.records[i]
-		proof := record.Type == typeNSEC || record.Type == typeNSEC3
+		proof := record.Type == wire.TypeNSEC || record.Type == wire.TypeNSEC3
 		if proof && record.section == wire.Authority && p.hasClass(record, class) {
 			record.keep = containsName(owners, p.owner(record))
 		}
