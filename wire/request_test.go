@@ -247,6 +247,35 @@ func TestParseTruncated(t *testing.T) {
 	}
 }
 
+// A compacted request is parsed again with any name, also if its name had the largest size and few labels.
+func TestParseAfterCompact(t *testing.T) {
+	for _, before := range []string{".", "www.example.", longName(63), longName(31), strings.Repeat("a.", 127)} {
+		for _, after := range []string{".", longName(63), strings.Repeat("b.", 127)} {
+			p := AppendRequest(nil, 1, FlagRD, onWire(t, before), TypeA)
+			var r Request
+			if f := r.Parse(p); f != NoFault {
+				t.Fatalf("%s: got fault %d, want none", before, f)
+			}
+			r.Compact()
+
+			if !r.SetQuestion(onWire(t, after), TypeA, ClassIN) || Name(r.Name()).String() != after {
+				t.Errorf("%s, compacted, then %s: got %s", before, after, Name(r.Name()))
+			}
+			r.Compact()
+			if r.RestoreQuestion(p); Name(r.Name()).String() != before {
+				t.Errorf("%s restored after %s: got %s", before, after, Name(r.Name()))
+			}
+		}
+	}
+}
+
+// longName returns a name of 255 bytes in wire form, with labels of size bytes.
+func longName(size int) string {
+	label := strings.Repeat("x", size) + "."
+	n := 254 / (size + 1)
+	return strings.Repeat(label, n) + strings.Repeat("y", 253-n*(size+1)) + "."
+}
+
 func TestAppendRequest(t *testing.T) {
 	name := onWire(t, "Web.shop.svc.cluster.local.")
 	p := AppendRequest([]byte("before"), 7, FlagRD|FlagCD, name, TypeSRV)
