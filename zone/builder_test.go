@@ -67,6 +67,20 @@ func TestRRsetTTL(t *testing.T) {
 	}
 }
 
+// A TTL with the highest bit is zero (RFC 2181 §8).
+func TestTTLWithHighestBitIsZero(t *testing.T) {
+	for ttl, want := range map[uint32]uint32{0: 0, 60: 60, 1<<31 - 1: 1<<31 - 1, 1 << 31: 0, 1<<31 + 60: 0, 1<<32 - 1: 0} {
+		b := zone.NewBuilder("\x01z\x00")
+		if err := b.Add("\x01a\x01z\x00", wire.TypeA, ttl, "\xc0\x00\x02\x01"); err != nil {
+			t.Fatal(err)
+		}
+		r := ask(t, b.Zone(), "a.z.", dns.TypeA, false)
+		if len(r.Answer) != 1 || r.Answer[0].Header().Ttl != want {
+			t.Errorf("a.z. A with TTL %d: got\n%s\nwant a record with TTL %d", ttl, r, want)
+		}
+	}
+}
+
 // Negative answers of a zone without a SOA record are empty.
 func TestZoneWithoutSOA(t *testing.T) {
 	z := read(t, "z.", "a.z. 60 A 192.0.2.1\n", nil)
