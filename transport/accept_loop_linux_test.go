@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
@@ -80,6 +81,34 @@ func TestAcceptLoopCutBeforeWait(t *testing.T) {
 	}
 	c.start()
 	chaintest.Eventually(t, "it is closed", func() bool { return len(s.conns.list()) == 0 })
+}
+
+// A connection that its reader hands to the accept loop during a hand-over is passed to the other process,
+// although it was not in the loop when the waiting connections were woken.
+func TestAcceptLoopHandOverBeforeWait(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{})
+	client := dialTCP(t, s, "127.0.0.1")
+	client.ask(1, "a.in.", mdns.TypeA)
+	wantA(t, client.next(), 1)
+	var c *conn
+	chaintest.Eventually(t, "the connection waits in the loop", func() bool {
+		c = s.conns.list()[0]
+		return c.claim() // this goroutine is the reader now
+	})
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	passed, done := 0, make(chan error)
+	go func() { done <- s.HandOver(ctx, func(Conn) error { passed++; return nil }) }()
+	chaintest.Eventually(t, "the hand-over begins", s.passing.Load)
+	if s.loop.await(c) {
+		t.Error("got a connection that waits, want one whose reader continues")
+		cancel()
+	}
+	c.start()
+	if err := <-done; err != nil || passed != 1 {
+		t.Errorf("HandOver: got error %v and %d connections, want none and 1", err, passed)
+	}
 }
 
 // TestAcceptLoopBacklog: connections that were opened before the listener accepts

@@ -116,6 +116,31 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// A connection that has sent a query counts as one that has asked in the other process, too: it yields
+// to new connections after those that have not.
+func TestHandOverKeepsWhoHasAsked(t *testing.T) {
+	before := serve(t, "127.0.0.1", Options{})
+	asking := newTCPClient(t, dialFrom(t, "127.0.0.2", before.at("127.0.0.1")))
+	asking.ask(1, "a.in.", mdns.TypeA)
+	wantA(t, asking.next(), 1)
+	defer dialFrom(t, "127.0.0.3", before.at("127.0.0.1")).Close()
+	chaintest.Eventually(t, "the connections are accepted", func() bool { return len(before.conns.list()) == 2 })
+
+	after := serveSockets(t, before, Options{})
+	err := before.HandOver(t.Context(), func(c Conn) error {
+		c.File = copyFile(t, c.File)
+		return after.Adopt(c)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range after.conns.list() {
+		if got, want := c.asked.Load(), c.peer.Addr().String() == "127.0.0.2"; got != want {
+			t.Errorf("connection of %s has asked: got %v, want %v", c.peer, got, want)
+		}
+	}
+}
+
 // If the other process fails, the listener continues to serve all connections.
 func TestHandOverFailure(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Grace: patience})

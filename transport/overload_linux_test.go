@@ -11,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/test/bound"
 	"github.com/seamark/seamark/test/chaintest"
 
 	mdns "github.com/miekg/dns"
+	"golang.org/x/sys/unix"
 )
 
 // A udpClient counts the replies to its queries.
@@ -173,4 +175,64 @@ func TestUDPSharesAndProxies(t *testing.T) {
 	if s.overload.sockets[0].counting.Load() {
 		t.Error("queries are counted after proxies were set")
 	}
+}
+
+// Readers that share a socket, as those that have inherited one, count its dropped queries once.
+func TestUDPDropsOfSharedSocket(t *testing.T) {
+	for _, sockets := range []int{1, 2} {
+		l, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{Readers: sockets, Metrics: new(metrics.Registry)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Stop()
+		var loads []*socketLoad
+		for i := range 4 {
+			conn := l.udp[i%len(l.udp)]
+			raw, err := conn.SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			loads = append(loads, l.overload.observe(l, conn, raw))
+		}
+
+		dropped := fillBuffers(t, l)
+		var report overloadReport
+		for _, s := range l.overload.sockets {
+			s.received.add(netip.MustParseAddr("127.0.0.1"))
+			s.adjust(&report)
+		}
+		if dropped == 0 || report.dropped != dropped {
+			t.Errorf("%d readers of %d sockets: got %d dropped queries, want %d", len(loads), sockets, report.dropped, dropped)
+		}
+	}
+}
+
+// fillBuffers sends packets that nobody reads until each socket has dropped some, and returns the number of those.
+func fillBuffers(t *testing.T, l *Listener) (dropped int) {
+	t.Helper()
+	for _, c := range l.udp {
+		if err := c.SetReadBuffer(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chaintest.Eventually(t, "each socket has dropped packets", func() bool {
+		if _, err := dial(t, "udp", l.addr.String()).Write(make([]byte, 12)); err != nil {
+			t.Fatal(err)
+		}
+		dropped = 0
+		for _, c := range l.udp {
+			raw, err := c.SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			_ = raw.Control(func(fd uintptr) { n = int(readMemory(fd)[unix.SK_MEMINFO_DROPS]) })
+			if n == 0 {
+				return false
+			}
+			dropped += n
+		}
+		return true
+	})
+	return dropped
 }
