@@ -202,6 +202,34 @@ policy {
 	}
 }
 
+// A group selects a workload by itself if its selector has that of the workload as a whole part, and not if one only
+// ends in the text of the other.
+func TestWriteSelectorWithSameEnding(t *testing.T) {
+	labels := map[string]string{"app": "web", "myapp": "web", "example.com/app": "web"}
+	for _, c := range []struct{ pods, want string }{
+		{"app=web", "app=web"},
+		{"tier=front,app=web", "tier=front,app=web"},
+		{"myapp=web", "myapp=web,app=web"},
+		{"example.com/app=web", "example.com/app=web,app=web"},
+		{"tier=front,myapp=web", "tier=front,myapp=web,app=web"},
+	} {
+		r := begun()
+		r.Add("g", pod("a", labels), Name, wireName(t, "www.example.com"), 1)
+		policy := ". {\n policy {\n group g {\n namespaces a\n pods " + c.pods + "\n deny *\n }\n }\n}\n"
+		sums := Add(nil, []Report{{Zones: ".", Policy: policy, Groups: r.Groups()}})
+		var text strings.Builder
+		if err := sums[0].Write(&text, false); err != nil {
+			t.Fatal(err)
+		}
+		_, group, _ := strings.Cut(text.String(), "namespaces a\n")
+		got, _, _ := strings.Cut(strings.TrimSpace(group), "\n")
+		separate := strings.Contains(text.String(), "group g/")
+		if got != "pods "+c.want || separate != (c.pods != c.want) || !strings.Contains(text.String(), "allow www.example.com # 1") {
+			t.Errorf("pods %s: got\n%s\nwant the workload selected by pods %s", c.pods, text.String(), c.want)
+		}
+	}
+}
+
 // What a server sends that is not a server of ours cannot end a line or write one.
 func TestWriteHostile(t *testing.T) {
 	sums := Add(nil, []Report{{Zones: ".", Policy: ". {\n policy {\n group g {\n deny *\n }\n }\n}\n", Groups: []Group{{
