@@ -45,6 +45,45 @@ func TestSubject(t *testing.T) {
 	}
 }
 
+// A truncated reply without records says nothing about them, on either side; its response code counts.
+func TestCompareTruncatedReplies(t *testing.T) {
+	message := func(rcode int, truncated bool, records ...string) *dns.Msg {
+		m := new(dns.Msg).SetQuestion("www.cluster.local.", dns.TypeA)
+		m.Response, m.Authoritative, m.Truncated, m.Rcode = true, true, truncated, rcode
+		for _, text := range records {
+			record, err := dns.NewRR(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Answer = append(m.Answer, record)
+		}
+		return m
+	}
+	const one, two = "www.cluster.local. 30 A 192.0.2.1", "www.cluster.local. 30 A 192.0.2.2"
+	cut, nodata := message(0, true), message(0, false)
+	for _, test := range []struct {
+		what      string
+		want, got *dns.Msg
+		cause     string
+	}{
+		{"records, cut", message(0, false, one, two), cut, ""},
+		{"cut, records", cut, message(0, false, one, two), ""},
+		{"a part, cut", message(0, true, one), cut, ""},
+		{"cut, a part", cut, message(0, true, one), ""},
+		{"parts", message(0, true, one), message(0, true, two), ""},
+		{"cut, NODATA", cut, nodata, ""},
+		{"NODATA, cut", nodata, cut, ""},
+		{"cut, NXDOMAIN", cut, message(dns.RcodeNameError, false), "NXDOMAIN instead of NODATA"},
+		{"SERVFAIL, cut", message(dns.RcodeServerFailure, false), cut, "NODATA instead of SERVFAIL"},
+		{"whole and empty", message(0, false, one), nodata, "NODATA instead of records"},
+	} {
+		d := NewComparer("cluster.local").Compare(Pair{Name: "www.cluster.local.", Type: dns.TypeA, Want: test.want, Got: test.got})
+		if d.Cause != test.cause {
+			t.Errorf("%s: got cause %q, want %q", test.what, d.Cause, test.cause)
+		}
+	}
+}
+
 // TTLs, flags and records that are another server's say nothing about this one.
 func TestCompareUpstream(t *testing.T) {
 	c := NewComparer("cluster.local")
