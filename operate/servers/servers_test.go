@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -32,7 +33,7 @@ const clusterPods = `{"items":[
 {"metadata":{"namespace":"kube-system","name":"cache"},"spec":{"containers":[{"args":["node","-localip=169.254.20.10","-admin=localhost:8054"]}]},"status":{"phase":"Running"}}]}`
 
 // options returns options for an API server with responses by path and labels. A port forward to
-// seamark-a reaches a server, one to another pod nothing.
+// seamark-a reaches a server, one to hung a server that does not answer, one to another pod nothing.
 func options(t *testing.T, responses map[string]string) Options {
 	t.Helper()
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,16 +46,26 @@ func options(t *testing.T, responses map[string]string) Options {
 			"seamark_node_worker_restarts_total 0\ncoredns_nodecache_setup_errors_total{errortype=\"configmap\"} 2\nnonsense\n")
 	}))
 	t.Cleanup(supervisor.Close)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // connections wait in its backlog
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.URL.Path
 		if selector := r.URL.Query().Get("labelSelector"); selector != "" {
 			key += " " + selector
+		}
+		if page := r.URL.Query().Get("continue"); page != "" {
+			key += " " + page
 		}
 		switch text, ok := responses[key]; {
 		case strings.HasSuffix(key, "/seamark-a/portforward"):
 			portForward(w, r, admin.Listener.Addr().String())
 		case strings.HasSuffix(key, "/cache/portforward"):
 			portForward(w, r, supervisor.Listener.Addr().String())
+		case strings.HasSuffix(key, "/hung/portforward"):
+			portForward(w, r, silent.Addr().String())
 		case strings.HasSuffix(key, "/seamark-b/portforward"):
 			portForward(w, r, "127.0.0.1:1")
 		case ok && text != "403":
@@ -145,6 +156,22 @@ func TestPodsOfCluster(t *testing.T) {
 	}
 }
 
+// The API server lists pods in pages, of which the first may have node caches only.
+func TestPodsOfSeveralPages(t *testing.T) {
+	const caches = `{"metadata":{"continue":"a+b/="},"items":[{"metadata":{"namespace":"kube-system","name":"cache"},"spec":{"containers":[{"args":["node","-localip=169.254.20.10"]}]},"status":{"phase":"Running"}}]}`
+	more := strings.Replace(clusterPods, `{"items"`, `{"metadata":{"continue":"3"},"items"`, 1)
+	last := `{"items":[{"metadata":{"namespace":"kube-system","name":"seamark-z"},"spec":{},"status":{"phase":"Running"}}]}`
+	found, err := Pods(t.Context(), options(t, map[string]string{list: caches, list + " a+b/=": more, list + " 3": last}))
+	var got []string
+	for _, s := range found {
+		got = append(got, s.Pod.Name)
+		s.Close()
+	}
+	if want := []string{"seamark-a", "seamark-b", "seamark-c", "seamark-z"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q and error %v, want %q", got, err, want)
+	}
+}
+
 // Each server is reached by a port forward of its own; errors say what to do.
 func TestPortForwardsToPods(t *testing.T) {
 	found, err := Pods(t.Context(), options(t, map[string]string{list: clusterPods}))
@@ -220,6 +247,25 @@ func TestNodeConditions(t *testing.T) {
 		for _, s := range found {
 			s.Close()
 		}
+	}
+}
+
+// A supervisor that does not answer is given up after the timeout.
+func TestNodeConditionsOfHungSupervisorEnd(t *testing.T) {
+	o := options(t, map[string]string{nodeList: strings.ReplaceAll(clusterPods, `"cache"`, `"hung"`)})
+	o.Nodes = true
+	found, err := Pods(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer found[0].Close()
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	found[0].timeout = 50 * time.Millisecond
+	_, err = found[0].NodeConditions(ctx)
+	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got error %v, and of the context %v, want the end of the timeout of the server", err, ctx.Err())
 	}
 }
 
