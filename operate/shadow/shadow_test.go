@@ -212,6 +212,51 @@ func TestRunEnd(t *testing.T) {
 	})
 }
 
+// An interrupt after the end of the source bounds the time for the queries that wait. A run that is complete by
+// then was not interrupted.
+func TestRunInterruptedAfterEndOfSource(t *testing.T) {
+	texts := make([]string, 100)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("a%d.ns.svc.cluster.local", i)
+	}
+	for _, c := range []struct {
+		wait     time.Duration // of each of two rounds
+		compared int
+		err      error
+	}{{3 * time.Second, 100, nil}, {4 * time.Second, 64, errInterrupted}, {time.Hour, 0, errInterrupted}} {
+		t.Run(c.wait.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				o := options(exchanges{texts: texts})
+				o.Asker = asker{wait: c.wait}
+				r, err := Run(ctx, o)
+				if err != c.err || r.Compared != c.compared || r.Compared+r.Skipped[SkippedInterrupted] != 100 {
+					t.Errorf("got %+v and error %v, want %d of 100 compared and error %v", r, err, c.compared, c.err)
+				}
+			})
+		})
+	}
+}
+
+// Each captured pair is compared or counted as skipped, also those that the reader and the workers skip for one reason.
+func TestRunInterruptedCountsEachPair(t *testing.T) {
+	texts := make([]string, 3*queued)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("a%d.ns.svc.cluster.local", i)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		o := options(exchanges{texts: texts})
+		o.Asker = asker{wait: 4 * time.Second}
+		r, err := Run(ctx, o)
+		if err == nil || r.Compared == 0 || r.Compared+r.Skipped[SkippedInterrupted] != len(texts) {
+			t.Errorf("got %+v and error %v, want some of %d pairs compared and the others skipped", r, err, len(texts))
+		}
+	})
+}
+
 // At the pace of the capture each query is asked when its response was captured, and the report
 // says by how much one was late. An interrupt does not wait.
 func TestRunCapturedPace(t *testing.T) {
