@@ -127,3 +127,34 @@ spec: {containers: [{name: c}], dnsConfig: {options: [{name: ndots, value: "1"}]
 		}
 	}
 }
+
+// A Pod is found in a folder that is a link, as ..data of a mounted ConfigMap, and beside links to nothing and the files
+// of editors, which the server ignores, too.
+func TestExplainPodOfLinkedFolder(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "..2026")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	pod := func(address string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata: {name: cart, namespace: shop}\nspec: {containers: [{name: c}]}\nstatus: {podIP: " + address + "}\n"
+	}
+	write(t, filepath.Join(folder, "pods.yaml"), pod("10.1.0.5"))
+	for _, old := range []string{".pods.yaml", "#pods.yaml", "~pods.yaml"} {
+		write(t, filepath.Join(folder, old), pod("10.1.0.6"))
+	}
+	for link, to := range map[string]string{
+		filepath.Join(folder, ".#pods.yaml"): "user@host.1234:5678", filepath.Join(folder, "nothing.yaml"): "none.yaml",
+		filepath.Join(dir, "objects"): "..2026",
+	} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	write(t, filepath.Join(dir, "Corefile"), ". {\n kubernetes cluster.local {\n  manifests objects\n }\n}\n")
+	out, stderr, _ := run(t, dir, "", "explain", "--conf", "Corefile", "web.shop.svc.cluster.local.", "--pod", "shop/cart")
+	if !strings.HasPrefix(out, "web.shop.svc.cluster.local. A from 10.1.0.5 at ") {
+		t.Errorf("got %q and\n%s\nwant an explanation for 10.1.0.5", stderr, out)
+	}
+}
