@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -429,7 +430,10 @@ func (p *Plan) sendConnections(c *handover.Conn, unused []netip.AddrPort) (passe
 			return err
 		}
 		passes.Go(func() {
-			if l.HandOver(ctx, send) != nil {
+			if failed := l.HandOver(ctx, send); failed != nil {
+				sending.Lock()
+				err = cmp.Or(err, failed)
+				sending.Unlock()
 				cancel() // the others need not wait
 			}
 		})
