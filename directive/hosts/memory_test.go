@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -109,6 +110,27 @@ func TestFileReadOnceThereIsMemory(t *testing.T) {
 			t.Errorf("with memory: got %d entries and the conditions %v, want some and none", got, board.Conditions())
 		}
 	})
+}
+
+// A file of a directory for which there is no memory is left out, and those before and after it are read.
+func TestFileMemoryRefusedInDirectory(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "1"), "10.0.0.1 first.test\n")
+	write(t, filepath.Join(dir, "2"), strings.Repeat("10.0.0.2 large.example.test\n", 100_000))
+	write(t, filepath.Join(dir, "3"), "10.0.0.3 last.test\n")
+	from := source{
+		paths: []string{dir}, zones: []wire.Name{wire.Root}, memory: memory.New(8<<20, memory.FromGroup), health: new(health.Board),
+	}
+	table := newTable(from, chaintest.QuietLog(), newCounts(new(metrics.Registry)))
+	defer table.Stop()
+
+	var got []string
+	for _, text := range table.files[0].texts {
+		got = append(got, filepath.Base(text.name))
+	}
+	if want := []string{"1", "3"}; !slices.Equal(got, want) {
+		t.Errorf("got the files %q, want %q", got, want)
+	}
 }
 
 // A reload with other options that has no memory for a file beside its lines in the old plan fails.
