@@ -1,0 +1,88 @@
+package secondary
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/test/chaintest"
+	"github.com/seamark/seamark/wire"
+)
+
+// sending is a directive that sends every zone.
+type sending struct{}
+
+func (sending) Transfers(wire.Name) bool { return true }
+
+// startBlocks starts the server blocks of one plan, each with a secondary of one zone with the same primary and some
+// options. old is the plan before, or nil.
+func startBlocks(t *testing.T, old *config.Start, options ...string) (handlers []*Secondary, plan *config.Start, err error) {
+	t.Helper()
+	p := &scriptedPrimary{t: t}
+	plan = config.NewStart(t.Context(), old)
+	var blocks []*config.Block
+	for _, o := range options {
+		text, sends := strings.CutSuffix(o, "transfer")
+		b, err := chaintest.Setup("example.org {\nsecondary {\ntransfer from 192.0.2.53\n"+text+"\n}\n}", chaintest.QuietLog(),
+			config.Directive{Name: "secondary", Setup: Setup})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Dial = p.dial
+		if sends {
+			b.Offer(sending{})
+		}
+		blocks, handlers = append(blocks, b), append(handlers, config.Find[*Secondary](b)...)
+	}
+
+	for _, b := range blocks {
+		if err := b.Started(plan); err != nil {
+			plan.Abort()
+			return nil, nil, err
+		}
+	}
+	for _, b := range blocks {
+		b.Swapped()
+	}
+	plan.Commit()
+	return handlers, plan, nil
+}
+
+// Server blocks that share the copy of a zone must agree about what it has once: its options are not those of the
+// block that is the last one.
+func TestSharedCopyOptions(t *testing.T) {
+	for _, option := range []string{"key a.", "max_size 1MB", "follow 1s", "expire 1m"} {
+		for _, options := range [][]string{{option, ""}, {"", option}, {option, option, ""}} {
+			_, _, err := startBlocks(t, nil, options...)
+			if err == nil || !strings.Contains(err.Error(), "another server block has other options for the copy of example.org.") {
+				t.Errorf("%q: got error %v, want one about other options", options, err)
+			}
+		}
+
+		all, plan, err := startBlocks(t, nil, option, option)
+		if err != nil {
+			t.Fatalf("%s twice: %v", option, err)
+		}
+		if one, two := all[0].zones.Get(origin).copy, all[1].zones.Get(origin).copy; one != two {
+			t.Errorf("%s twice: got two copies, want one", option)
+		}
+		plan.Stop()
+	}
+}
+
+// A copy that one of several server blocks sends is kept as one that is sent, whichever block that is, and until
+// none sends it.
+func TestSharedCopySent(t *testing.T) {
+	var plan *config.Start
+	for _, options := range [][]string{{"", ""}, {"transfer", ""}, {"", "transfer"}, {"transfer", "transfer"}, {"", ""}} {
+		all, next, err := startBlocks(t, plan, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan = next
+		if got, want := all[0].zones.Get(origin).copy.sends.Load(), strings.Join(options, "") != ""; got != want {
+			t.Errorf("%q: got a copy that is sent: %v, want %v", options, got, want)
+		}
+	}
+	plan.Stop()
+}
