@@ -248,6 +248,19 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// A host that several listeners, Routes and Ingresses of a namespace have counts once.
+func TestLimitOfDistinctHosts(t *testing.T) {
+	r := newRig(t, "max_hosts 2")
+	r.put(
+		frontend("a", "lb", "g", "10.0.0.1"),
+		gatewayObject("a", "g", 1, listens("1.example.test", "Same"), listens("1.example.test", "Same"), listens("*.example.test", "Same")),
+		routeObject("a", "one", 2, "a/g", "1.example.test"), routeObject("a", "two", 3, "a/g", "1.example.test"),
+		&cluster.Ingress{Namespace: "a", Name: "in", Created: 4, Hosts: []string{"1.example.test"}, Addresses: []string{"10.0.0.1"}},
+		routeObject("a", "three", 5, "a/g", "1.example.test", "3.example.test"))
+	r.answers(map[string]string{"1.example.test": "10.0.0.1", "2.example.test": "10.0.0.1"})
+	r.faultsAre("HTTPRoute a/three: with it namespace a would have more than 2 hosts (max_hosts)")
+}
+
 // Invalid hostnames are told, and the others of the object are published.
 func TestInvalidHosts(t *testing.T) {
 	r := newRig(t, "")
