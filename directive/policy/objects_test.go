@@ -21,7 +21,12 @@ import (
 // A folderCluster is a stubCluster whose other objects are in a folder.
 type folderCluster struct {
 	stubCluster
-	dir string
+	dir  string
+	more []wire.Name // zones of the cluster beside those of a stubCluster
+}
+
+func (f *folderCluster) AuthoritativeZones() []wire.Name {
+	return append(f.stubCluster.AuthoritativeZones(), f.more...)
 }
 
 func (f *folderCluster) ClusterOptions() cluster.Options { return cluster.Options{Manifests: f.dir} }
@@ -202,6 +207,36 @@ func TestObjects(t *testing.T) {
 		chaintest.Eventually(t, "nothing is denied", func() bool {
 			return rcode(s, "10.1.0.1", "y.a.test")+rcode(s, "10.1.0.1", "young.test") == "NOERRORNOERROR"
 		})
+	}
+}
+
+// After a reload with other zones of the cluster the names of objects are checked against these: one that is in a zone
+// of the cluster no more counts, and one that is in a new zone is told.
+func TestObjectsReloadZones(t *testing.T) {
+	dir, s := t.TempDir(), (*chaintest.Block)(nil)
+	for i, zones := range [][]string{{"one.test"}, {"two.test"}, {}, {"one.test", "two.test"}} {
+		c := &folderCluster{dir: dir}
+		c.add("10.1.0.1", pod("team-a", "one"))
+		if i == 0 {
+			c.put(t, "a.yaml", configMapText("team-a", "names", 1, "deny x.one.test", "deny x.two.test", "deny x.three.test"))
+		}
+		want := map[string]string{"x.one.test": "NXDOMAIN", "x.two.test": "NXDOMAIN", "x.three.test": "NXDOMAIN"}
+		for _, zone := range zones {
+			c.more = append(c.more, chaintest.Name(zone))
+			want["x."+zone] = "NOERROR"
+		}
+
+		var p *Policy
+		s, p = serveFolder(t, "objects {\n manifests DIR\n delegate * .\n}\ngroup all\ngroup others {\n unknown\n deny *\n}", c, s)
+		faults := fmt.Sprint(p.objects.Load().Faults())
+		for name, rc := range want {
+			if got := rcode(s, "10.1.0.1", name); got != rc {
+				t.Errorf("plan %d, with the zones %v: %s: got %s, want %s", i, zones, name, got, rc)
+			}
+			if told := strings.Contains(faults, name+" is in a zone of the cluster"); len(zones) < 2 && told != (rc == "NOERROR") {
+				t.Errorf("plan %d, with the zones %v: got the errors %q", i, zones, faults)
+			}
+		}
 	}
 }
 
