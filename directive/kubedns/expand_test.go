@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -275,5 +276,43 @@ func TestFollowerChecks(t *testing.T) {
 	w.eventuallySays(`error="one reason; another" in_use="last valid state"`)
 	if got := text(f.Read().Servers[0]); !strings.Contains(got, "10.0.0.1:53") {
 		t.Errorf("refused state: got\n%s\nwant the last valid one", got)
+	}
+}
+
+// A ConfigMap that was refused with one Corefile is served once the Corefile is another one with which it is valid, the
+// first state as well as a later one, and without a change of its own.
+func TestFollowerMendedCorefile(t *testing.T) {
+	for _, states := range [][]map[string]string{{stub("10.0.0.9")}, {stub("10.0.0.1"), stub("10.0.0.9")}} {
+		m := newMount(t, states[0])
+		w := &watcher{T: t, name: m.dir, metrics: new(metrics.Registry)}
+		var now atomic.Value
+		now.Store("")
+		f := NewFollower(func() corefile.Reading {
+			return corefile.ReadText("Corefile", []byte(".:53 {\nkubedns_config "+m.dir+"\n"+now.Load().(string)+"}\n"))
+		}, w.logger(), w.metrics)
+		f.Check = func(servers []corefile.Server) error {
+			if got := text(servers[0]); strings.Contains(got, "10.0.0.9") && !strings.Contains(got, "mended") {
+				return errors.New("a reason")
+			}
+			return nil
+		}
+		defer f.Stop()
+
+		served := func() bool { return strings.Contains(text(f.Read().Servers[0]), "forward acme.local 10.0.0.9:53") }
+		f.Read()
+		for _, state := range states[1:] {
+			w.counts(1, 0, true)
+			m.swap(state)
+		}
+		w.counts(len(states)-1, 1, false)
+		now.Store("errors\n")
+		if served() {
+			t.Error("got a ConfigMap served that is refused with the Corefile")
+		}
+		now.Store("mended\n")
+		if !served() {
+			t.Errorf("with a Corefile that is mended: got\n%s\nwant the ConfigMap served\n%s", text(f.Read().Servers[0]), w.log())
+		}
+		w.counts(len(states), 1, true)
 	}
 }
