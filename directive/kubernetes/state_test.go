@@ -2,9 +2,11 @@ package kubernetes
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/directive/kubernetes/index"
@@ -55,4 +57,38 @@ func TestExportState(t *testing.T) {
 			t.Errorf("after the end: got\n%s, error %v, want no series", &text, err)
 		}
 	})
+}
+
+// After a reload with other zones and the same objects the metrics have the zones of the new plan, and no others.
+func TestMetricsOfReloadedZones(t *testing.T) {
+	dir, reg, s := t.TempDir(), new(metrics.Registry), (*chaintest.Block)(nil)
+	for _, zones := range []string{"one.test.", "two.test.", "one.test. two.test.", "one.test. two.test."} {
+		b, err := plan(".:53 {\nkubernetes " + zones + " {\nmanifests " + dir + "\n}\n}\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Metrics = reg
+		s = chaintest.Run(t, b, s)
+
+		// Those of the plan before end with it, and the new ones begin in goroutines.
+		chaintest.Within(t, time.Minute, func() string {
+			all := map[string]bool{}
+			for series := range reg.Values(func(string) bool { return true }) {
+				name, labels, _ := strings.Cut(series, "{")
+				if value, ok := strings.CutPrefix(labels, `zones="`); ok {
+					value, _, _ = strings.Cut(value, `"`)
+					all[name] = all[name] || value == zones
+					if value != zones {
+						return fmt.Sprintf("with the zones %s: got %s", zones, series)
+					}
+				}
+			}
+			for _, name := range []string{"synced", "objects", "stale", "records_hash", "ptr_conflicts"} {
+				if !all["seamark_kubernetes_"+name] {
+					return fmt.Sprintf("with the zones %s: got no seamark_kubernetes_%s of them", zones, name)
+				}
+			}
+			return ""
+		})
+	}
 }
