@@ -345,8 +345,7 @@ func (o *observer) record(q *dns.Query, source string, weight float64) {
 
 	if o.options.redact {
 		e.Client = redactedClient(e.Client)
-		// An existing name of the cluster is none of those outside; what others answer, as with autopath, is.
-		hidden := searched > 0 && !(source == "kubernetes" && q.RCode == wire.NoError && !q.Dropped())
+		hidden := searched > 0 && !(source == "kubernetes" && isOwnAnswer(q))
 		name, search = o.redact(q, space[64:64], search, hidden)
 	}
 	if weight > 0 {
@@ -402,6 +401,19 @@ func (o *observer) search(q *dns.Query) (namespace []byte, labels int) {
 		return namespace, 0
 	}
 	return namespace, labels
+}
+
+// isOwnAnswer reports whether a query that a cluster has answered is for an existing name of it. Otherwise it may be
+// a search whose answer autopath has replaced by an alias, which no name of an endpoint is.
+func isOwnAnswer(q *dns.Query) bool {
+	if q.Dropped() || q.RCode != wire.NoError {
+		return false
+	}
+	if q.Answer.Count[wire.Answers] == 0 {
+		return !q.TC // else the alias may have been removed
+	}
+	r, ok := wire.ReadRecord(q.Answer.Buf, q.Answer.RecordsOffset())
+	return ok && r.Type != wire.TypeCNAME
 }
 
 // hasNamespace reports whether a cluster has a namespace. label has its length before it.

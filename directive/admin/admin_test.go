@@ -20,8 +20,10 @@ import (
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/test/chaintest"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 const objects = `
@@ -43,7 +45,8 @@ type world struct {
 	replacer *strings.Replacer
 	plan     *server.Plan
 	metrics  *metrics.Registry
-	unready  bool // load does not wait until the server is ready
+	listen   []netip.AddrPort // nil for the addresses of the Corefile
+	unready  bool             // load does not wait until the server is ready
 	repeater server.Repeater
 }
 
@@ -62,7 +65,7 @@ func serve(t *testing.T, text string, more ...string) *world {
 // newWorld returns a world without a server, for load. The server is stopped at the end.
 func newWorld(t *testing.T, more ...string) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir()}
+	w := &world{t: t, dir: t.TempDir(), listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}}
 	for name, content := range map[string]string{"objects.yaml": objects + strings.Join(more, ""), "token": "secret\n"} {
 		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -90,7 +93,7 @@ func (w *world) load(text string) error {
 	}
 	plan, err := server.NewPlan(c.Servers, server.Options{
 		Directives: builtin.Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: w.metrics,
-		Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Repeater: w.repeater,
+		Listen: w.listen, Repeater: w.repeater,
 	})
 	if err != nil {
 		return err
@@ -309,6 +312,67 @@ func TestRedact(t *testing.T) {
 	w.eventually("/v1/top?by=clients", `"key": "127.0.0.0"`)
 	if _, body := w.request("GET", "/v1/top?by=names"); strings.Contains(body, "secret") {
 		t.Errorf("got %s, want no redacted label", body)
+	}
+}
+
+// With redact the names that pods search for are hidden whatever the answer is: that of autopath, that of an upstream
+// behind the cluster's zone, or a failure. Existing names of the cluster are shown.
+func TestRedactSearchesWithAnswers(t *testing.T) {
+	const endpoints = `---
+apiVersion: v1
+kind: Service
+metadata: {name: db, namespace: shop}
+spec: {clusterIP: None, ports: [{name: sql, port: 5432}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: db-1, namespace: shop, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+endpoints: [{addresses: [10.244.0.1], hostname: db-0}]
+`
+	for name, c := range map[string]struct{ above, option, upstream, rcode string }{
+		"autopath":        {"autopath @query", "", "UPSTREAM", "NOERROR"},
+		"an upstream":     {"", "fallthrough", "UPSTREAM", "NOERROR"},
+		"upstream failed": {"", "fallthrough", "127.0.0.1:1", "SERVFAIL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := serve(t, ". {\n admin ADMIN {\n redact\n }\n cache\n "+c.above+"\n kubernetes cluster.local {\n manifests OBJECTS\n "+c.option+
+				"\n }\n forward . "+c.upstream+"\n}\nshop {\n template ANY ANY {\n rcode NXDOMAIN\n }\n}\n", endpoints)
+			for range 2 { // the second one from the cache
+				if got := w.query("secret.example.org.shop.svc.cluster.local"); got != c.rcode {
+					t.Errorf("got %s, want %s", got, c.rcode)
+				}
+				w.query("secret.example.org.svc.cluster.local")
+				w.query("db-0.db.shop.svc.cluster.local")
+				w.query("web.shop.svc.cluster.local")
+			}
+			w.eventually("/v1/top?by=names", `"key": "db-0.db.shop.svc.cluster.local."`)
+			w.eventually("/v1/top?by=names", `"key": "web.shop.svc.cluster.local."`)
+			for _, list := range traffic.ListNames {
+				if _, body := w.request("GET", "/v1/top?by="+list); strings.Contains(body, "secret") {
+					t.Errorf("by=%s: got %s, want no redacted label", list, body)
+				}
+			}
+			w.eventually("/v1/top?by=names", `"key": "(redacted).shop.svc.cluster.local."`)
+		})
+	}
+}
+
+// Server blocks that share their cached answers have each answer in the list once.
+func TestCachedAnswersOfSharedScope(t *testing.T) {
+	const block = " {\n bind 127.0.0.1\n admin ADMIN\n cache\n forward . UPSTREAM\n}\n"
+	w := newWorld(t)
+	w.listen = nil
+	one, two := freeport.Reserve(t), freeport.Reserve(t)
+	if err := w.load(".:" + one + block + ".:" + two + block + "example.com:" + one + block); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one.example.org", "two.example.org", "one.example.com"} {
+		w.query(name)
+		w.eventually("/v1/cache", `"name": "`+name+`."`)
+		if _, body := w.request("GET", "/v1/cache"); strings.Count(body, `"name": "`+name+`."`) != 1 {
+			t.Errorf("got %s, want %s once", body, name)
+		}
 	}
 }
 
