@@ -30,7 +30,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m -ldflags=-w $(3)
 
-.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release sign publish vulncheck pin-actions test test-server test-api test-cost test-fuzz test-image test-release test-chart test-cluster test-summary test-coredns test-externaldns lint fuzz fuzz-package soak soak-day soak-restart bench profile c-compiler
+.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release sign publish vulncheck pin-actions test test-server test-api test-cost test-bench test-fuzz test-image test-release test-chart test-cluster test-summary test-coredns test-externaldns lint fuzz fuzz-package soak soak-day soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -144,7 +144,7 @@ test: c-compiler programs ## run every test, and end with a summary
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
 	@failed=; \
 	$(MAKE) -k stage-test-api stage-test-cost & others=$$!; \
-	$(MAKE) -k stage-test-server stage-test-fuzz || failed="$$failed test-server or test-fuzz"; \
+	$(MAKE) -k stage-test-server stage-test-fuzz stage-test-bench || failed="$$failed test-server, test-fuzz or test-bench"; \
 	wait $$others || failed="$$failed test-api or test-cost"; \
 	$(MAKE) test-summary; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
@@ -167,7 +167,7 @@ test-server: # the server
 # Without the race detector, too, the tests of files that use package race: they compute in one goroutine, ten
 # times as fast so, or compare memory, which the detector changes.
 RACE := race\.\(Enabled\|Fewer\|Skip\)
-test-cost: # the tests that run without the race detector, the benchmark and the laboratory's cluster
+test-cost: # the tests that run without the race detector
 	@mkdir -p $(RESULTS)
 	@echo "== the tests without the race detector"
 	@failed=; \
@@ -176,8 +176,14 @@ test-cost: # the tests that run without the race detector, the benchmark and the
 	(export CGO_ENABLED=0; $(call test-stage,drivers,.,-vet=off $(DRIVERS))) || failed=1; \
 	(export CGO_ENABLED=0; $(call test-stage,cost,.,-vet=off -run "^($$tests)\$$" \
 		$$(printf './%s\n' $$files | xargs -n1 dirname | sort -u | grep -vxF "$$(printf '%s\n' $(DRIVERS))"))) || failed=1; \
-	(export CGO_ENABLED=1; $(call test-stage,bench,bench,-vet=off -count=1 ./...)) || failed=1; \
-	(export CGO_ENABLED=1; $(call test-stage,cluster,tools/cluster,-vet=off -race .)) || failed=1; \
+	test -z "$$failed"
+
+test-bench: # the benchmark and the laboratory's cluster
+	@mkdir -p $(RESULTS)
+	@echo "== the benchmark and the laboratory's cluster"
+	@failed=; export CGO_ENABLED=1; \
+	($(call test-stage,bench,bench,-vet=off -count=1 ./...)) || failed=1; \
+	($(call test-stage,cluster,tools/cluster,-vet=off -race .)) || failed=1; \
 	test -z "$$failed"
 
 # The API machinery (some 1,400 packages) runs in a process of its own, built once

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -255,6 +256,39 @@ func TestDnstapListen(t *testing.T) {
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	if n, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Errorf("ninth receiver: got %d bytes, want a closed connection", n)
+	}
+}
+
+// A listener takes the place of the socket of a process that was killed, and a reload changes the files of an open one.
+func TestDnstapListenAgain(t *testing.T) {
+	stale, encrypted := filepath.Join(t.TempDir(), "tap.sock"), freeAddress(t)
+	killed, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed.SetUnlinkOnClose(false)
+	_ = killed.Close()
+
+	text := fmt.Sprintf(". {\n dnstap listen unix://%s\n dnstap listen tls://%s {\n extra x\n tls cert.pem key.pem\n }\n whoami\n}", stale, encrypted)
+	s := serveEncrypted(t, text)
+	first := newReceiver(t, encrypted, &tls.Config{InsecureSkipVerify: true})
+	for _, name := range []string{"cert.pem", "key.pem"} {
+		pem, err := os.ReadFile(name)
+		if err == nil {
+			err = os.WriteFile("renewed-"+name, pem, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.load(strings.Replace(text, "tls cert.pem key.pem", "tls renewed-cert.pem renewed-key.pem", 1))
+
+	second := newReceiver(t, encrypted, &tls.Config{InsecureSkipVerify: true})
+	s.query(0, "www.example.")
+	for i, r := range []*receiver{first, second} {
+		if got := r.next(2); got != "[5 6] x" {
+			t.Errorf("receiver %d: got messages %q, want those of a query and its response", i, got)
+		}
 	}
 }
 

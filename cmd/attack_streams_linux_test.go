@@ -271,10 +271,10 @@ func (s *streamServer) answers() error {
 	return err
 }
 
-// attacked runs an attack of many clients for some seconds, beside which own names are answered.
+// attacked runs an attack of many clients for a second, beside which own names are answered.
 func (s *streamServer) attacked(name string, attack func(ctx context.Context, client string)) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 	defer cancel()
 	var attackers sync.WaitGroup
 	for i := range 20 {

@@ -357,8 +357,9 @@ type Start struct {
 	Descriptors *descriptors.Budget
 	Metrics     *metrics.Registry
 
-	old, kept map[any]Stopper
-	created   []any // keys in the order of creation
+	old, kept       map[any]Stopper
+	oldOrder, order []any // their keys, in the order of the calls of Keep
+	created         []any // keys in the order of creation
 }
 
 // NewStart returns a start that can take over the resources of old, which may be
@@ -369,7 +370,7 @@ func NewStart(ctx context.Context, old *Start) *Start {
 		s.Crypto, s.Descriptors, s.Metrics = slots.NewProcessors(), descriptors.New(), new(metrics.Registry)
 		return s
 	}
-	s.Reload, s.old = true, old.kept
+	s.Reload, s.old, s.oldOrder = true, old.kept, old.order
 	s.Crypto, s.Descriptors, s.Metrics = old.Crypto, old.Descriptors, old.Metrics
 	return s
 }
@@ -383,7 +384,7 @@ func Keep[T Stopper](s *Start, key any, create func() (T, error)) (T, error) {
 		return t, nil
 	}
 	if t, ok := s.old[key].(T); ok {
-		s.kept[key] = t
+		s.keep(key, t)
 		return t, nil
 	}
 
@@ -394,9 +395,14 @@ func Keep[T Stopper](s *Start, key any, create func() (T, error)) (T, error) {
 	if y, ok := any(t).(Yielder); ok && s.Observes {
 		y.Yield()
 	}
-	s.kept[key] = t
+	s.keep(key, t)
 	s.created = append(s.created, key)
 	return t, nil
+}
+
+func (s *Start) keep(key any, resource Stopper) {
+	s.kept[key] = resource
+	s.order = append(s.order, key)
 }
 
 // Old returns the resources of the old plan that have a type.
@@ -434,14 +440,15 @@ func (s *Start) Await(r Stopper, ready <-chan struct{}, timeout time.Duration, l
 	return err
 }
 
-// Commit stops the resources that only the old plan used. The new plan serves.
+// Commit stops the resources that only the old plan used, the last one first: it may use those before it. The new
+// plan serves.
 func (s *Start) Commit() {
-	for key, resource := range s.old {
-		if s.kept[key] != resource {
+	for _, key := range slices.Backward(s.oldOrder) {
+		if resource := s.old[key]; s.kept[key] != resource {
 			resource.Stop()
 		}
 	}
-	s.old, s.created = nil, nil
+	s.old, s.oldOrder, s.created = nil, nil, nil
 }
 
 // Abort stops the resources that this start created, the last one first. The old
@@ -450,13 +457,13 @@ func (s *Start) Abort() {
 	for i := len(s.created) - 1; i >= 0; i-- {
 		s.kept[s.created[i]].Stop()
 	}
-	s.kept, s.created = nil, nil
+	s.kept, s.order, s.created = nil, nil, nil
 }
 
-// Stop stops all resources of the plan.
+// Stop stops all resources of the plan, the last one first.
 func (s *Start) Stop() {
-	for _, resource := range s.kept {
-		resource.Stop()
+	for _, key := range slices.Backward(s.order) {
+		s.kept[key].Stop()
 	}
-	s.kept = nil
+	s.kept, s.order = nil, nil
 }

@@ -34,6 +34,7 @@ func TestKeepAcrossReload(t *testing.T) {
 	}
 	a := keep(t, first, "a", "a1", &log)
 	keep(t, first, "b", "b1", &log)
+	keep(t, first, "d", "d1", &log)
 	if keep(t, first, "a", "a1 again", &log) != a {
 		t.Error("Keep of the same key: got another resource, want the same")
 	}
@@ -51,14 +52,13 @@ func TestKeepAcrossReload(t *testing.T) {
 		t.Errorf("before the second Commit: stopped %v, want none", log)
 	}
 	second.Commit()
-	if !slices.Equal(log, []string{"b1"}) {
-		t.Errorf("second Commit: stopped %v, want b1, which only the old plan used", log)
+	if !slices.Equal(log, []string{"d1", "b1"}) {
+		t.Errorf("second Commit: stopped %v, want d1 and b1, which only the old plan used, the last one first", log)
 	}
 	log = nil
 	second.Stop()
-	slices.Sort(log)
-	if !slices.Equal(log, []string{"a1", "c2"}) {
-		t.Errorf("Stop: stopped %v, want a1 and c2", log)
+	if !slices.Equal(log, []string{"c2", "a1"}) {
+		t.Errorf("Stop: stopped %v, want c2 and a1, the last one first", log)
 	}
 }
 

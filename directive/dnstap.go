@@ -203,17 +203,34 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 		}
 		encryption = certs.config.Load
 	}
-	type key struct {
-		socket dnstap.Socket
-		files  tlsFiles
+	first, _ := config.Keep(s, tapKey{s, t.socket.Address}, func() (sharedTap, error) { return sharedTap{t}, nil })
+	if first.socket.TLS != t.socket.TLS || first.files != t.files {
+		return fmt.Errorf("another directive dnstap listens at %s with other options of TLS", t.socket.Text)
 	}
-	out, err := config.Keep(s, key{t.socket, t.files}, func() (*dnstap.Listener, error) {
-		return dnstap.NewListener(t.socket, encryption, lost,
-			dnstap.Limits{Crypto: s.Crypto, Descriptors: s.Descriptors, Memory: b.Memory, Metrics: s.Metrics})
+
+	// A reload may change the files; the receivers that are connected stay.
+	out, err := config.Keep(s, tapKey{nil, t.socket.Address}, func() (*dnstap.Listener, error) {
+		return dnstap.NewListener(s, t.socket, lost, b.Memory)
 	})
+	if err != nil {
+		return err
+	}
 	t.out = out
-	return err
+	b.OnSwap(func() { out.Serve(encryption) })
+	return nil
 }
+
+// A tapKey identifies the listener at an address, or with a plan the first directive of the plan that uses it.
+type tapKey struct {
+	plan    *config.Start
+	address string
+}
+
+// A sharedTap is the first directive of a plan that listens at an address.
+type sharedTap struct{ *tap }
+
+// Stop implements config.Stopper.
+func (sharedTap) Stop() {}
 
 // observer returns the observer of queries. If all taps have the option sample, it asks for a sample of the queries
 // that the kernel of a node answers, and otherwise for all queries, so that the kernel answers none.

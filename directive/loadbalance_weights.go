@@ -38,12 +38,17 @@ type weights map[wire.Name]map[netip.Addr]uint32
 type weightsKey struct {
 	file   string
 	period time.Duration
+	plan   *config.Start
 }
 
-// keepWeights reads a file and checks it for changes every period, unless that
-// is zero. The result survives reloads.
+// keepWeights reads a file and checks it for changes every period. The result survives reloads, unless the
+// period is zero.
 func keepWeights(s *config.Start, b *config.Block, file string, period time.Duration) (*weightsFile, error) {
-	return config.Keep(s, weightsKey{file, period}, func() (*weightsFile, error) {
+	key := weightsKey{file: file, period: period}
+	if period == 0 {
+		key.plan = s
+	}
+	return config.Keep(s, key, func() (*weightsFile, error) {
 		w := &weightsFile{file: file, log: b.Log}
 		w.current.Store(new(weights))
 		if err := w.read(); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may appear

@@ -49,7 +49,7 @@ func newOrigins(b *config.Block) (s origins) {
 	for _, step := range b.Chain.Steps() {
 		from := fromServer
 		if len(forwards) > 0 && b.NameOf(forwards[0]) == step.Name {
-			if from = fromUpstream; forwards[0].From() != wire.Root {
+			if from = fromUpstream; forwards[0].From() != wire.Root || step.Name == "stub_zones" {
 				from = fromStub
 			}
 			forwards = forwards[1:]

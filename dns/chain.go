@@ -51,6 +51,7 @@ func (c *Chain) Network(p Proto) Proto {
 // A step is one handler and the interfaces that it implements.
 type step struct {
 	name        string
+	index       int // in Steps of the chain of queries
 	value       any
 	handler     Handler
 	resolver    Resolver
@@ -81,7 +82,7 @@ func (c *Chain) NewStateKey() StateKey {
 
 // Add adds h below the other handlers. h must implement Handler, Resolver or both.
 func (c *Chain) Add(name string, h any) {
-	s := step{name: name, value: h, parked: new(atomic.Int64)}
+	s := step{name: name, index: len(c.steps), value: h, parked: new(atomic.Int64)}
 	s.handler, _ = h.(Handler)
 	s.resolver, _ = h.(Resolver)
 	s.awaiter, _ = h.(Awaiter)

@@ -377,7 +377,12 @@ func (q *Query) AnsweredBy() string {
 
 // AnsweredStep returns the index in Chain.Steps of the handler that answered, -1 if
 // none did.
-func (q *Query) AnsweredStep() int { return q.answeredBy }
+func (q *Query) AnsweredStep() int {
+	if q.answeredBy < 0 {
+		return -1
+	}
+	return q.chain.steps[q.answeredBy].index // messages have a chain of some of the handlers
+}
 
 // Dropped reports whether the client gets no reply.
 func (q *Query) Dropped() bool { return q.dropped }

@@ -40,6 +40,12 @@ type autoOptions struct {
 	reload                  time.Duration
 }
 
+// A directoryKey identifies a directory.
+type directoryKey struct {
+	autoOptions
+	plan *config.Start
+}
+
 // SetupAuto sets up the auto directives of a server block: see Auto.
 func SetupAuto(b *config.Block, uses []corefile.Directive) error {
 	var errs []error
@@ -50,7 +56,11 @@ func SetupAuto(b *config.Block, uses []corefile.Directive) error {
 		b.Answers(config.Extent{Use: d, Zones: a.origins, Open: true}) // the directory may have no zone
 		b.OnPlanned(func() error {                                     // so that the directory has the files that sign writes at the start
 			b.OnStart(func(s *config.Start) (err error) {
-				a.dir, err = config.Keep(s, a.options, func() (*directory, error) {
+				key := directoryKey{autoOptions: a.options}
+				if a.options.reload == 0 {
+					key.plan = s // each plan reads the directory, because nothing follows it
+				}
+				a.dir, err = config.Keep(s, key, func() (*directory, error) {
 					return newDirectory(a.options, b), nil
 				})
 				return err

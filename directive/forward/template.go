@@ -108,6 +108,11 @@ func (u *Upstreams) Names() (names []string) {
 	return names
 }
 
+// Sent is Forward.Sent.
+func (u *Upstreams) Sent(yield func(upstream string, queries, unanswered uint64)) {
+	(&Forward{set: u.set}).Sent(yield)
+}
+
 // Probe is Forward.Probe. It returns an error if u does not have the upstream.
 func (u *Upstreams) Probe(ctx context.Context, name string, q wire.Name, t wire.Type) error {
 	return (&Forward{set: u.set}).Probe(ctx, name, q, t)

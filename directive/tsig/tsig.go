@@ -48,6 +48,9 @@ var (
 
 // ServeDNS verifies the signature.
 func (t *TSIG) ServeDNS(q *dns.Query) dns.Verdict {
+	if isSigned(q.Parent()) {
+		return dns.Next
+	}
 	packet := q.Packet()
 	if len(packet) < wire.HeaderLen || packet[10]|packet[11] == 0 && !t.required(q) {
 		return dns.Next
@@ -76,6 +79,16 @@ func (t *TSIG) ServeDNS(q *dns.Query) dns.Verdict {
 		return fail(q, wire.NotAuth, errSignature)
 	}
 	return dns.Next
+}
+
+// isSigned reports whether the client's query is signed for which q, which may be nil, is made.
+func isSigned(q *dns.Query) bool {
+	for ; q != nil; q = q.Parent() {
+		if q.Signature != nil { // a wrong one gets no further
+			return true
+		}
+	}
+	return false
 }
 
 func fail(q *dns.Query, code wire.RCode, err error) dns.Verdict {

@@ -9,6 +9,7 @@ import (
 
 	framestream "github.com/farsightsec/golang-framestream"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/test/chaintest"
@@ -18,10 +19,11 @@ func listen(t *testing.T, b *memory.Budget) *Listener {
 	t.Helper()
 	s := Socket{Text: "tcp://127.0.0.1:0", Network: "tcp", Address: "127.0.0.1:0"}
 	count := new(metrics.Registry).Counter("lost", "help")
-	l, err := NewListener(s, nil, NewLost(count, slog.New(slog.DiscardHandler), s), Limits{Memory: b})
+	l, err := NewListener(config.NewStart(t.Context(), nil), s, NewLost(count, slog.New(slog.DiscardHandler), s), b)
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.Serve(nil)
 	t.Cleanup(l.Stop)
 	return l
 }
@@ -30,7 +32,7 @@ func listen(t *testing.T, b *memory.Budget) *Listener {
 func connect(t *testing.T, l *Listener, from string) (net.Conn, error) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	conn, err := d.Dial("tcp", l.listener.Addr().String())
+	conn, err := d.Dial("tcp", l.socket.Addr().String())
 	if err == nil {
 		t.Cleanup(func() { _ = conn.Close() })
 	}

@@ -8,14 +8,16 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	framestream "github.com/farsightsec/golang-framestream"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/clock"
-	"github.com/seamark/seamark/sys/descriptors"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
@@ -267,65 +269,82 @@ func (s Socket) dial(ctx context.Context) (net.Conn, error) {
 // one takes the place of the last one of the client that has most, if that has more.
 const maxReceivers = 8
 
-// Limits are what the receivers of a Listener count against. Each may be nil, unless it says otherwise.
-type Limits struct {
-	Crypto      *slots.Pool // of handshakes; not nil with TLS
-	Descriptors *descriptors.Budget
-	Memory      *memory.Budget // messages that wait are replies that clients have not read
-	Metrics     *metrics.Registry
-}
-
-// A Listener sends messages to receivers that connect to it.
+// A Listener sends messages to receivers that connect to it. It implements config.Socket.
 type Listener struct {
-	listener net.Listener
-	conns    *transport.ConnTable
-	memory   *memory.Budget
-	lost     *Lost
-	task     follow.Task
+	address    string // of config.Start.Listen
+	socket     net.Listener
+	limited    net.Listener // socket, with the limits of receivers
+	conns      *transport.ConnTable
+	crypto     *slots.Pool
+	encryption atomic.Pointer[tls.Config] // nil without TLS
+	memory     *memory.Budget             // messages that wait are replies that clients have not read; may be nil
+	lost       *Lost
+	serving    sync.Once
+	task       follow.Task
 
 	mu        sync.Mutex
 	receivers map[*queue]bool
 }
 
-// NewListener listens on s. config returns the present configuration of TLS; it is nil without TLS.
-func NewListener(s Socket, config func() *tls.Config, lost *Lost, o Limits) (*Listener, error) {
-	l, err := net.Listen(s.Network, s.Address)
+// NewListener opens the address at. The first call of Serve begins to accept receivers.
+func NewListener(s *config.Start, at Socket, lost *Lost, budget *memory.Budget) (*Listener, error) {
+	address := at.Address
+	if at.Network == "unix" {
+		address = "unix:" + address
+	}
+	l, _, err := s.Listen(address)
 	if err != nil {
 		return nil, err
 	}
 
 	conns := transport.NewConnTable(transport.ConnLimits{
-		Most: func() int { return maxReceivers }, Descriptors: o.Descriptors, Metrics: o.Metrics,
+		Most: func() int { return maxReceivers }, Descriptors: s.Descriptors, Metrics: s.Metrics,
 	})
-	l = transport.LimitListener(l, conns)
-	if config != nil {
-		l = tls.NewListener(l, &tls.Config{
-			MinVersion: tls.VersionTLS12, GetConfigForClient: transport.LimitHandshakes(o.Crypto, config),
-		})
-	}
+	return &Listener{
+		address: address, socket: l, limited: transport.LimitListener(l, conns), conns: conns, crypto: s.Crypto,
+		memory: budget, lost: lost, receivers: map[*queue]bool{},
+	}, nil
+}
 
-	t := &Listener{listener: l, conns: conns, memory: o.Memory, lost: lost, receivers: map[*queue]bool{}}
-	t.task.Go(t.accept)
-	return t, nil
+// Serve accepts receivers, with TLS if config, which returns the present configuration, is not nil.
+func (t *Listener) Serve(config func() *tls.Config) {
+	var encryption *tls.Config
+	if config != nil {
+		encryption = &tls.Config{
+			MinVersion: tls.VersionTLS12, GetConfigForClient: transport.LimitHandshakes(t.crypto, config),
+		}
+	}
+	t.encryption.Store(encryption)
+	t.serving.Do(func() { t.task.Go(t.accept) })
+}
+
+// Socket implements config.Socket.
+func (t *Listener) Socket() (address string, f *os.File, err error) {
+	f, err = t.socket.(interface{ File() (*os.File, error) }).File()
+	return t.address, f, err
 }
 
 // Stop implements config.Stopper. It sends the messages that wait.
 func (t *Listener) Stop() {
 	t.task.Cancel()
-	_ = t.listener.Close()
+	_ = t.socket.Close()
 	t.task.Wait()
 	t.conns.Stop()
+	config.RemoveSocket(t.address)
 }
 
 func (t *Listener) accept(ctx context.Context) {
 	for {
-		conn, err := t.listener.Accept()
+		conn, err := t.limited.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
 			time.Sleep(minDelay) // for example too many open files
 			continue
+		}
+		if encryption := t.encryption.Load(); encryption != nil {
+			conn = tls.Server(conn, encryption)
 		}
 		t.task.Go(func(context.Context) {
 			defer conn.Close()

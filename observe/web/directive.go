@@ -1,7 +1,6 @@
 package web
 
 import (
-	"log/slog"
 	"net/http"
 	"net/netip"
 
@@ -36,13 +35,9 @@ func ServePages(
 	b.Offer(&pages{addr, d})
 	b.OnStart(func(s *config.Start) error {
 		// A default of all installations must not keep a server from answering queries.
-		var late *slog.Logger
-		if d.OfFlag() {
-			late = b.Log
-		}
-		site, err := open(s, addr, files, late)
-		if err != nil && late != nil {
-			late.Warn("Pages are not served", "error", d.Errorf("%w", err))
+		site, err := open(s, addr, files, reports{b.Log, b.Health(), d.OfFlag()})
+		if err != nil && d.OfFlag() {
+			b.Log.Warn("Pages are not served", "error", d.Errorf("%w", err))
 			return nil
 		}
 		if err != nil {

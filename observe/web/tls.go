@@ -12,6 +12,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/sys/certpool"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/transport"
@@ -72,14 +73,16 @@ const reloadInterval = time.Second
 type tlsFiles struct {
 	names  TLS
 	config *tls.Config
+	to     reports
 
 	mu     sync.Mutex
 	loaded *tls.Config
 	read   time.Time
+	failed string // the last error that was logged
 }
 
-func newTLSFiles(names TLS, pool *slots.Pool) (*tlsFiles, error) {
-	s := &tlsFiles{names: names}
+func newTLSFiles(names TLS, pool *slots.Pool, to reports) (*tlsFiles, error) {
+	s := &tlsFiles{names: names, to: to}
 	s.config = &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		GetConfigForClient: transport.LimitHandshakes(pool, s.current),
@@ -94,12 +97,27 @@ func (s *tlsFiles) current() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.read) > reloadInterval {
-		if loaded, err := s.names.Load(); err == nil {
-			s.loaded = loaded
-		}
-		s.read = time.Now()
+		s.load()
 	}
 	return s.loaded
+}
+
+// load reads the files again.
+func (s *tlsFiles) load() {
+	loaded, err := s.names.Load()
+	s.read = time.Now()
+	if err == nil {
+		s.loaded, s.failed = loaded, ""
+		s.to.health.Clear(s, "certificate")
+		return
+	}
+	if text := err.Error(); text != s.failed {
+		s.failed = text
+		s.to.log.Warn("Loading the certificate of pages failed, keeping the previous one", "file", s.names.Cert, "error", err)
+	}
+	s.to.health.Set(s, "certificate", health.Condition{
+		Severity: health.Warning, Object: s.names.Cert, Text: fmt.Sprintf("the certificate of pages cannot be read: %v", err),
+	})
 }
 
 // Load reads the files.

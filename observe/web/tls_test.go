@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/sys/health"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // writeCert writes a self-signed certificate and its key to dir, and returns both.
@@ -55,6 +57,39 @@ func writeCert(t *testing.T, dir, name string) (files TLS, pair tls.Certificate)
 		t.Fatal(err)
 	}
 	return files, pair
+}
+
+// A renewed certificate that cannot be read is told until it can, and the one before serves.
+func TestCertificateThatCannotBeReadIsTold(t *testing.T) {
+	files, _ := writeCert(t, t.TempDir(), "a")
+	good, err := os.ReadFile(files.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log chaintest.Log
+	board := new(health.Board)
+	s, err := newTLSFiles(files, nil, reports{log: log.Logger(), health: board})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := s.loaded
+
+	for _, c := range []struct {
+		text       string
+		conditions int
+	}{{"", 1}, {"", 1}, {string(good), 0}, {"", 1}} {
+		if err := os.WriteFile(files.Cert, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.read = time.Time{}
+		got := s.current()
+		if n := len(board.Conditions()); n != c.conditions || c.text == "" && len(got.Certificates) != len(first.Certificates) {
+			t.Errorf("with %d bytes: got %d conditions, want %d", len(c.text), n, c.conditions)
+		}
+	}
+	if n := log.Count("Loading the certificate of pages failed"); n != 2 {
+		t.Errorf("got %d lines of the log, want one for each failure after a success: 2", n)
+	}
 }
 
 // tlsClient returns a client that trusts one certificate and presents others.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/observe/status"
+	"github.com/seamark/seamark/sys/health"
 )
 
 // ParseAddress checks the text of an address: HOST:PORT, or :PORT for every
@@ -52,22 +53,31 @@ type siteKey struct {
 // listener is open when Open returns, but serves the old plan's pages, if there are any,
 // until Show. If files is not zero the site is served with HTTPS only; all
 // callers with the same addr must pass the same files.
-func Open(s *config.Start, addr string, files TLS) (*Site, error) { return open(s, addr, files, nil) }
+func Open(s *config.Start, addr string, files TLS) (*Site, error) {
+	return open(s, addr, files, reports{log: slog.New(slog.DiscardHandler)})
+}
 
-// open is Open. With a log, an address that cannot be opened is reported there and opened later.
-func open(s *config.Start, addr string, files TLS, log *slog.Logger) (*Site, error) {
+// reports is where problems of a site are told.
+type reports struct {
+	log    *slog.Logger
+	health *health.Board
+	late   bool // an address that cannot be opened is reported, and opened later
+}
+
+// open is Open.
+func open(s *config.Start, addr string, files TLS, to reports) (*Site, error) {
 	// A plan that keeps a listener must keep these as well, so that they do not stop with the old plan.
 	conns, _ := config.Keep(s, connsKey{}, func() (*status.Connections, error) {
 		return status.NewConnections(s.Descriptors, s.Metrics), nil
 	})
-	l, err := config.Keep(s, listenerKey{addr}, func() (*listener, error) { return listen(s, addr, conns, log) })
+	l, err := config.Keep(s, listenerKey{addr}, func() (*listener, error) { return listen(s, addr, conns, to) })
 	if err != nil {
 		return nil, err
 	}
 	site, err := config.Keep(s, siteKey{s, addr}, func() (site *Site, err error) {
 		site = &Site{listener: l, pages: map[string]http.Handler{}}
 		if files != (TLS{}) {
-			site.tls, err = newTLSFiles(files, s.Crypto)
+			site.tls, err = newTLSFiles(files, s.Crypto, to)
 		}
 		return site, err
 	})
@@ -113,9 +123,12 @@ func (s *Site) ShowFirst() {
 	}
 }
 
-// Stop implements config.Stopper. A Site has nothing to stop; its listener
-// does.
-func (s *Site) Stop() {}
+// Stop implements config.Stopper. The listener stops by itself.
+func (s *Site) Stop() {
+	if s.tls != nil {
+		s.tls.to.health.Forget(s.tls)
+	}
+}
 
 func (s *Site) page(path string) http.Handler {
 	s.mu.Lock()
@@ -154,15 +167,15 @@ type listener struct {
 }
 
 func listen(
-	s *config.Start, addr string, conns *status.Connections, log *slog.Logger,
+	s *config.Start, addr string, conns *status.Connections, to reports,
 ) (*listener, error) {
 	socket, taken, err := s.Listen(addr)
 	switch {
-	case err != nil && log == nil:
+	case err != nil && !to.late:
 		return nil, listenError(addr, err)
 	case err != nil:
-		log.Warn("Pages are not served, trying again", "interval", lateRetry, "error", listenError(addr, err))
-		socket = newLateListener(addr, s.Opener(addr), log)
+		to.log.Warn("Pages are not served, trying again", "interval", lateRetry, "error", listenError(addr, err))
+		socket = newLateListener(addr, s.Opener(addr), to.log)
 	}
 
 	l := &listener{addr: addr, socket: socket, conns: conns, taken: taken}

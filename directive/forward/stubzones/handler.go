@@ -116,6 +116,23 @@ func (h *Handler) Upstreams() (names []string, changed <-chan struct{}) {
 	return slices.Compact(names), changed
 }
 
+// Sent is that of forward, of each upstream of a stub zone.
+func (h *Handler) Sent(yield func(upstream string, queries, unanswered uint64)) {
+	if h.zones == nil {
+		return
+	}
+	all, _ := h.zones.table.all()
+	seen := map[string]bool{}
+	for _, z := range all {
+		z.upstreams.Sent(func(upstream string, queries, unanswered uint64) {
+			if !seen[upstream] { // the numbers are those of all that use it
+				seen[upstream] = true
+				yield(upstream, queries, unanswered)
+			}
+		})
+	}
+}
+
 // Probe sends a query to one upstream, even if it is excluded, and waits for any reply.
 func (h *Handler) Probe(ctx context.Context, name string, q wire.Name, t wire.Type) error {
 	all, _ := h.zones.table.all()

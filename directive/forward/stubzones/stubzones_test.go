@@ -209,6 +209,19 @@ func TestZoneChanges(t *testing.T) {
 	}
 }
 
+// The queries to the upstreams of zones count as those that were forwarded.
+func TestSentOfStubZones(t *testing.T) {
+	r := newRig(t)
+	one := newUpstream(t, "10.0.0.1", nil)
+	r.put("a/zones", "a.test "+one.String()+"\nshared.test "+one.String(), "a.test", one.String(), "shared.test", one.String())
+	r.expect("x.a.test", "10.0.0.1", "x.shared.test", "10.0.0.1")
+	sent := map[string]uint64{}
+	r.handler.Sent(func(upstream string, queries, _ uint64) { sent[upstream] += queries })
+	if len(sent) != 1 || sent[one.String()] != 2 {
+		t.Errorf("got queries %v, want 2 to %s", sent, one)
+	}
+}
+
 // A reload keeps the zones with their connections, if the options are the same, and later changes show.
 func TestReload(t *testing.T) {
 	r := newRig(t)
