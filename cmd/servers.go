@@ -26,6 +26,8 @@ type adminFlags struct {
 	addresses         []string
 	tokenFile, output string
 	timeout           time.Duration
+	local             []string // what localServer has found, if looked
+	looked            bool
 
 	cluster                  sourceFlags
 	namespace, pod, selector string
@@ -113,7 +115,10 @@ func (a *adminFlags) find(ctx context.Context) (found []*servers.Server, stop fu
 	}
 	addresses := a.addresses
 	if len(addresses) == 0 && !a.inCluster() {
-		addresses = localServer(ctx)
+		if !a.looked { // a later call finds the same, or other pods
+			a.local, a.looked = localServer(ctx), true
+		}
+		addresses = a.local
 	}
 
 	if len(addresses) == 0 {

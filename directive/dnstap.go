@@ -122,6 +122,9 @@ func (t *tap) parseArgs(b *config.Block, d corefile.Directive) error {
 	if t.socket, err = parseTapSocket(b, args[0].Text); err != nil {
 		return args[0].Errorf(d.Path, "%w", err)
 	}
+	if at := t.socket; t.listen && at.Network == "unix" && len(at.Address) > config.MaxSocketPath {
+		return args[0].Errorf(d.Path, "want a path of at most %d bytes, got %d: %s", config.MaxSocketPath, len(at.Address), at.Address)
+	}
 	if args = args[1:]; len(args) > 0 {
 		if args[0].Text != "full" {
 			return args[0].Errorf(d.Path, "want full, got %q", args[0].Text)
@@ -208,7 +211,6 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 		return fmt.Errorf("another directive dnstap listens at %s with other options of TLS", t.socket.Text)
 	}
 
-	// A reload may change the files; the receivers that are connected stay.
 	out, err := config.Keep(s, tapKey{nil, t.socket.Address}, func() (*dnstap.Listener, error) {
 		return dnstap.NewListener(s, t.socket, lost, b.Memory)
 	})
@@ -216,7 +218,7 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 		return err
 	}
 	t.out = out
-	b.OnSwap(func() { out.Serve(encryption) })
+	b.OnSwap(func() { out.Serve(t.files, encryption) })
 	return nil
 }
 

@@ -18,9 +18,12 @@ type Identity struct {
 	ProcessStarted time.Time `json:"process_started"`
 }
 
+// processStarted returns when the process began, by the present clock.
+func processStarted() time.Time { return time.Now().Add(-clock.Now()).Truncate(time.Second) }
+
 // identify returns the identity of the process, with the version of the metrics.
 func identify(r *metrics.Registry) Identity {
-	id := Identity{Node: os.Getenv("NODE_NAME"), ProcessStarted: time.Now().Add(-clock.Now()).Truncate(time.Second)}
+	id := Identity{Node: os.Getenv("NODE_NAME"), ProcessStarted: processStarted()}
 	id.Host, _ = os.Hostname() // shown as missing
 	for name := range r.Values(func(family string) bool { return family == "seamark_build_info" }) {
 		_, labels := metrics.ParseSeries(name)

@@ -373,11 +373,14 @@ func (s *service) state() Status { return s.states.get(s.newState) }
 func (s *service) newState() Status {
 	now := time.Now()
 	st := Status{
-		Identity: s.identity, Started: s.started, Servers: []string{}, Conditions: []health.Condition{},
+		Identity: s.identity, Started: health.OnClock(s.started, now), Servers: []string{}, Conditions: []health.Condition{},
 		RCodes: map[string]float64{}, Sources: map[string]float64{}, Metrics: s.metrics.Values(inStatus),
 		Sampled: s.recorder.Sampled(now),
 	}
 
+	if at := processStarted(); at.Sub(st.ProcessStarted).Abs() > time.Second { // the clock was set
+		st.ProcessStarted = at
+	}
 	for _, p := range s.ports() {
 		st.Servers = append(st.Servers, p.Name)
 	}

@@ -123,7 +123,8 @@ func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 // needsTranslation reports whether the answer to an AAAA query must be synthesized. It removes AAAA records that
 // contain IPv4-mapped addresses from the answer (RFC 6147 §5.1.4), and reports whether no other ones were in it.
 func (h *DNS64) needsTranslation(q *dns.Query) (needed, emptied bool) {
-	if q.Dropped() || q.RCode == wire.NXDomain { // RFC 6147 §5.1.2
+	// RFC 6147 §5.1.2; and without a valid signature there is no answer (RFC 8945 §5.2).
+	if q.Dropped() || q.RCode == wire.NXDomain || q.RCode == wire.NotAuth {
 		return false, false
 	}
 

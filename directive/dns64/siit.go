@@ -73,7 +73,7 @@ func (h *SIIT) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
 // of the name have to be looked up.
 func (h *SIIT) CompleteDNS(q *dns.Query) dns.Verdict {
 	// dns64 asks, on behalf of an AAAA query, for the A records that the name itself has.
-	if q.Type != wire.TypeA || q.RCode == wire.NXDomain || q.TC || validates(q) || q.AskedAs(wire.TypeAAAA) {
+	if q.Type != wire.TypeA || q.RCode == wire.NXDomain || q.RCode == wire.NotAuth || q.TC || validates(q) || q.AskedAs(wire.TypeAAAA) {
 		return dns.Done
 	}
 

@@ -40,12 +40,6 @@ type autoOptions struct {
 	reload                  time.Duration
 }
 
-// A directoryKey identifies a directory.
-type directoryKey struct {
-	autoOptions
-	plan *config.Start
-}
-
 // SetupAuto sets up the auto directives of a server block: see Auto.
 func SetupAuto(b *config.Block, uses []corefile.Directive) error {
 	var errs []error
@@ -56,11 +50,10 @@ func SetupAuto(b *config.Block, uses []corefile.Directive) error {
 		b.Answers(config.Extent{Use: d, Zones: a.origins, Open: true}) // the directory may have no zone
 		b.OnPlanned(func() error {                                     // so that the directory has the files that sign writes at the start
 			b.OnStart(func(s *config.Start) (err error) {
-				key := directoryKey{autoOptions: a.options}
-				if a.options.reload == 0 {
-					key.plan = s // each plan reads the directory, because nothing follows it
+				if s.Reload && a.options.reload == 0 {
+					b.OnSwap(func() { a.dir.readAgain() })
 				}
-				a.dir, err = config.Keep(s, key, func() (*directory, error) {
+				a.dir, err = config.Keep(s, a.options, func() (*directory, error) {
 					return newDirectory(a.options, b), nil
 				})
 				return err
@@ -213,6 +206,14 @@ func (d *directory) Stop() {
 	for _, s := range d.files.Load().zones.All() {
 		s.source.Stop()
 	}
+}
+
+// readAgain reads a directory that nothing follows. A file that cannot be read keeps its zones.
+func (d *directory) readAgain() {
+	for _, s := range d.files.Load().zones.All() {
+		s.source.reload()
+	}
+	d.scan()
 }
 
 // A scan compares the files of a directory with the zones that the directive serves.

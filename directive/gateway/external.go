@@ -222,28 +222,28 @@ const delegatedText = "\x17delegated in Kubernetes"
 // addDelegated has the delegated zones below wildcards exist: a wildcard ends there (RFC 4592 §2.2), so that
 // a namespace answers for no name in the zone of another one; and so it does in copies of the zone.
 func (x *liveZones) addDelegated(origin wire.Name, all map[record]struct{}) {
-	var parents []wire.Name
+	owners, wild := map[wire.Name]bool{}, map[wire.Name]bool{} // and the parents of wildcards
 	for r := range all {
+		owners[r.owner] = true
 		if parent, ok := strings.CutPrefix(string(r.owner), "\x01*"); ok {
-			parents = append(parents, wire.Name(parent))
+			wild[wire.Name(parent)] = true
 		}
+	}
+	if len(wild) == 0 {
+		return
 	}
 
 	for _, one := range x.rules.Zones() {
-		below := slices.ContainsFunc(parents, func(p wire.Name) bool { return one != p && one.Within(p) })
-		if below && x.zoneOf(one) == origin && one != origin && !hasOwner(all, one) {
-			all[record{one, wire.TypeTXT, delegatedText}] = struct{}{}
+		if one == origin || owners[one] || x.zoneOf(one) != origin {
+			continue
+		}
+		for parent := one; len(parent) > 1; {
+			if parent = parent[1+parent[0]:]; wild[parent] {
+				all[record{one, wire.TypeTXT, delegatedText}] = struct{}{}
+				break
+			}
 		}
 	}
-}
-
-func hasOwner(all map[record]struct{}, owner wire.Name) bool {
-	for r := range all {
-		if r.owner == owner {
-			return true
-		}
-	}
-	return false
 }
 
 // zoneOf returns the longest zone that a name is in, or "".

@@ -59,8 +59,8 @@ func (f *Follower) Read() corefile.Reading {
 	r = expandAll(r, func(u use) kubednsconfig.Config {
 		used[u.source] = true
 		w := f.follow(u.source)
-		if s := w.state.Load(); changed && s != nil {
-			s.recheck()
+		if s := w.state.Load(); changed && s != nil && f.Check != nil && r.Err == nil {
+			s.recheck(func(c kubednsconfig.Config) error { return f.check(f.Base(), u.source, c) })
 		}
 		return w.First(firstTimeout, func() {
 			f.Log.Warn("kube-dns's ConfigMap is not available yet, using the defaults",
@@ -107,19 +107,24 @@ func (f *Follower) try(s source, c kubednsconfig.Config) error {
 		return nil
 	}
 
-	check := func(c kubednsconfig.Config) error {
-		return f.Check(expandAll(r, func(u use) kubednsconfig.Config {
-			if u.source == s {
-				return c
-			}
-			return f.current(u.source)
-		}).Servers)
-	}
-	err := check(c)
-	if err != nil && check(f.current(s)) == nil {
+	err := f.check(r, s, c)
+	if err != nil && f.check(r, s, f.current(s)) == nil {
 		return err
 	}
 	return nil
+}
+
+// check returns an error if the server cannot serve the Corefile with c.
+func (f *Follower) check(r corefile.Reading, s source, c kubednsconfig.Config) error {
+	if r.Err != nil {
+		return r.Err
+	}
+	return f.Check(expandAll(r, func(u use) kubednsconfig.Config {
+		if u.source == s {
+			return c
+		}
+		return f.current(u.source)
+	}).Servers)
 }
 
 // current returns the Config of a source; the default if it is unknown.

@@ -73,33 +73,28 @@ func (s *state) update(data map[string]string, err error) {
 	s.known, s.data, s.err = true, data, text
 	s.logUnknown(kubednsconfig.UnknownKeys(data))
 
-	c, parseErr := s.parse()
-	if err = cmp.Or(err, parseErr); err != nil {
+	c, parseErr := kubednsconfig.Parse(data)
+	err = cmp.Or(err, parseErr)
+	if err == nil && s.check != nil {
+		err = s.check(c)
+	}
+	if err != nil {
 		s.refuse(err)
 		return
 	}
 	s.accept(c)
 }
 
-// recheck applies the last data if they were refused and are valid now, because the Corefile has changed.
-func (s *state) recheck() {
+// recheck applies the last data if they were refused and pass a check now, because the Corefile has changed.
+func (s *state) recheck(check func(kubednsconfig.Config) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.known || s.err != "" || s.valid.Load() {
 		return
 	}
-	if c, err := s.parse(); err == nil {
+	if c, err := kubednsconfig.Parse(s.data); err == nil && check(c) == nil {
 		s.accept(c)
 	}
-}
-
-// parse returns the Config of the last data.
-func (s *state) parse() (c kubednsconfig.Config, err error) {
-	c, err = kubednsconfig.Parse(s.data)
-	if err == nil && s.check != nil {
-		err = s.check(c)
-	}
-	return c, err
 }
 
 // accept applies a valid Config.

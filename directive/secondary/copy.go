@@ -182,17 +182,18 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 	s.asked = time.Now()
 	var errs []error
 	before, answered := s.zone, time.Time{}
+	var older error // of a primary that has an older version
 	for _, from := range s.order() {
-		received, older, err := s.refreshFrom(ctx, from)
+		received, err := s.refreshFrom(ctx, from)
 		if ctx.Err() != nil {
 			return 0
 		}
-		if err != nil {
+		if err != nil && !errors.As(err, new(olderSerialError)) {
 			errs = append(errs, &primaryError{from.addr.String(), err})
 			continue
 		}
 		answered = received
-		if !older { // else the next primary may have a newer version
+		if older = err; older == nil { // else the next primary may have a newer version
 			break
 		}
 	}
@@ -201,20 +202,29 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 		return 0
 	}
 
+	// What is reported depends on whether the zone is served now.
+	if older != nil {
+		s.warn(older)
+	} else {
+		s.failed = ""
+		c.failing.Store(false)
+		c.health.Clear(c, "transfer")
+	}
 	s.next = time.Now().Add(s.pause(s.zone != before))
 	s.retry = firstRetry
 	return time.Since(answered)
 }
 
-// refreshFrom serves the version of one primary if it is newer. older reports that it has an older one. An error
-// reports that the primary has not confirmed the present version either. received is when the transfer began.
-func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time.Time, older bool, err error) {
+// refreshFrom serves the version of one primary if it is newer. An error reports that the primary
+// has not confirmed the present version either, an olderSerialError that it has an older one. received is
+// when the transfer began.
+func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time.Time, err error) {
 	c := s.copy
 	start := time.Now() // what the primary sends is not older
 	z, in, ixfrErr, err := from.fetch(ctx, s, c.share, c.room)
 	defer c.room.release()
 	if ctx.Err() != nil {
-		return start, false, ctx.Err()
+		return start, ctx.Err()
 	}
 	s.warnIXFR(from, ixfrErr)
 	if z != nil {
@@ -223,7 +233,7 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time
 	c.share.release()
 
 	if err != nil && !errors.Is(err, errUnchanged) {
-		return start, false, err
+		return start, err
 	}
 
 	s.checked = start
@@ -247,18 +257,13 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time
 		s.unsaved = true
 	}
 
-	// What is reported depends on whether the zone is served now.
-	if older = errors.As(err, new(olderSerialError)); older {
-		s.warn(err)
-	} else {
-		s.failed = ""
-		c.failing.Store(false)
-		c.health.Clear(c, "transfer")
+	if !errors.As(err, new(olderSerialError)) {
+		err = nil
 	}
 	if in == nil { // the primary has no newer version
-		return start, older, nil
+		return start, err
 	}
-	return in.received, older, nil
+	return in.received, err
 }
 
 // admit returns an error if a new version cannot be served.

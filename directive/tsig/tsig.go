@@ -81,10 +81,11 @@ func (t *TSIG) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Next
 }
 
-// isSigned reports whether the client's query is signed for which q, which may be nil, is made.
+// isSigned reports whether the client's query has a valid signature for which q, which may be nil, is made.
+// A query whose signature is not valid has one without a key, for the reply.
 func isSigned(q *dns.Query) bool {
 	for ; q != nil; q = q.Parent() {
-		if q.Signature != nil { // a wrong one gets no further
+		if q.Signature != nil && q.Signature.Key != "" {
 			return true
 		}
 	}

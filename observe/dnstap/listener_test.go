@@ -23,7 +23,7 @@ func listen(t *testing.T, b *memory.Budget) *Listener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Serve(nil)
+	l.Serve(0, nil)
 	t.Cleanup(l.Stop)
 	return l
 }

@@ -279,11 +279,11 @@ type Listener struct {
 	encryption atomic.Pointer[tls.Config] // nil without TLS
 	memory     *memory.Budget             // messages that wait are replies that clients have not read; may be nil
 	lost       *Lost
-	serving    sync.Once
 	task       follow.Task
 
 	mu        sync.Mutex
-	receivers map[*queue]bool
+	terms     any // of the last call of Serve; nil before the first
+	receivers map[*queue]net.Conn
 }
 
 // NewListener opens the address at. The first call of Serve begins to accept receivers.
@@ -302,20 +302,32 @@ func NewListener(s *config.Start, at Socket, lost *Lost, budget *memory.Budget) 
 	})
 	return &Listener{
 		address: address, socket: l, limited: transport.LimitListener(l, conns), conns: conns, crypto: s.Crypto,
-		memory: budget, lost: lost, receivers: map[*queue]bool{},
+		memory: budget, lost: lost, receivers: map[*queue]net.Conn{},
 	}, nil
 }
 
-// Serve accepts receivers, with TLS if config, which returns the present configuration, is not nil.
-func (t *Listener) Serve(config func() *tls.Config) {
+// Serve accepts receivers, with TLS if config, which returns the present configuration, is not nil. Those that have
+// connected on other terms, a comparable value, are disconnected, and may come again.
+func (t *Listener) Serve(terms any, config func() *tls.Config) {
 	var encryption *tls.Config
 	if config != nil {
 		encryption = &tls.Config{
 			MinVersion: tls.VersionTLS12, GetConfigForClient: transport.LimitHandshakes(t.crypto, config),
 		}
 	}
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.encryption.Store(encryption)
-	t.serving.Do(func() { t.task.Go(t.accept) })
+	switch {
+	case t.terms == nil:
+		t.task.Go(t.accept)
+	case t.terms != terms:
+		for _, conn := range t.receivers {
+			_ = conn.Close()
+		}
+	}
+	t.terms = terms
 }
 
 // Socket implements config.Socket.
@@ -343,21 +355,26 @@ func (t *Listener) accept(ctx context.Context) {
 			time.Sleep(minDelay) // for example too many open files
 			continue
 		}
-		if encryption := t.encryption.Load(); encryption != nil {
+		encryption := t.encryption.Load()
+		if encryption != nil {
 			conn = tls.Server(conn, encryption)
 		}
 		t.task.Go(func(context.Context) {
 			defer conn.Close()
-			t.serve(ctx, conn)
+			t.serve(ctx, conn, encryption)
 		})
 	}
 }
 
-func (t *Listener) serve(ctx context.Context, conn net.Conn) {
+func (t *Listener) serve(ctx context.Context, conn net.Conn, encryption *tls.Config) {
 	q := newQueue(1, t.lost)
 	q.memory, q.client = t.memory, slots.Client(transport.AddrPort(conn.RemoteAddr()).Addr())
 	t.mu.Lock()
-	t.receivers[q] = true
+	if t.encryption.Load() != encryption { // it was accepted on other terms
+		t.mu.Unlock()
+		return
+	}
+	t.receivers[q] = conn
 	t.mu.Unlock()
 
 	transport.SetBusy(conn, true) // a new one of the same client does not take its place

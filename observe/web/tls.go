@@ -67,6 +67,9 @@ func (t *TLS) Parse(
 // reloadInterval is the least time between two reads of the files.
 const reloadInterval = time.Second
 
+// failedInterval is the time after which they are read again, also without clients, if that failed.
+const failedInterval = 10 * time.Second
+
 // tlsFiles provides the TLS configuration of one site. It reads the files again
 // as clients connect, so that renewed certificates are used; if that fails it
 // keeps the previous ones.
@@ -78,7 +81,10 @@ type tlsFiles struct {
 	mu     sync.Mutex
 	loaded *tls.Config
 	read   time.Time
-	failed string // the last error that was logged
+	failed string      // the last error; "" if the files were read
+	told   string      // the last one that was logged
+	again  *time.Timer // reads the files while there is an error
+	ended  bool        // the plan has ended: nothing is told any more
 }
 
 func newTLSFiles(names TLS, pool *slots.Pool, to reports) (*tlsFiles, error) {
@@ -102,17 +108,45 @@ func (s *tlsFiles) current() *tls.Config {
 	return s.loaded
 }
 
-// load reads the files again.
+// end ends what load tells.
+func (s *tlsFiles) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if s.again != nil {
+		s.again.Stop()
+	}
+	s.to.health.Forget(s)
+}
+
+// load reads the files again. It tells of an error that it has found twice: the files may be being replaced.
 func (s *tlsFiles) load() {
+	if s.ended {
+		return
+	}
 	loaded, err := s.names.Load()
 	s.read = time.Now()
 	if err == nil {
-		s.loaded, s.failed = loaded, ""
+		s.loaded, s.failed, s.told = loaded, "", ""
 		s.to.health.Clear(s, "certificate")
 		return
 	}
-	if text := err.Error(); text != s.failed {
+
+	if s.again != nil {
+		s.again.Stop()
+	}
+	s.again = time.AfterFunc(failedInterval, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.load()
+	})
+	text := err.Error()
+	if s.failed != text {
 		s.failed = text
+		return
+	}
+	if s.told != text {
+		s.told = text
 		s.to.log.Warn("Loading the certificate of pages failed, keeping the previous one", "file", s.names.Cert, "error", err)
 	}
 	s.to.health.Set(s, "certificate", health.Condition{

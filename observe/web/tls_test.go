@@ -59,7 +59,7 @@ func writeCert(t *testing.T, dir, name string) (files TLS, pair tls.Certificate)
 	return files, pair
 }
 
-// A renewed certificate that cannot be read is told until it can, and the one before serves.
+// A renewed certificate that cannot be read twice is told until it can, and the one before serves.
 func TestCertificateThatCannotBeReadIsTold(t *testing.T) {
 	files, _ := writeCert(t, t.TempDir(), "a")
 	good, err := os.ReadFile(files.Cert)
@@ -73,11 +73,12 @@ func TestCertificateThatCannotBeReadIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := s.loaded
+	defer s.end()
 
 	for _, c := range []struct {
 		text       string
 		conditions int
-	}{{"", 1}, {"", 1}, {string(good), 0}, {"", 1}} {
+	}{{"", 0}, {"", 1}, {"", 1}, {string(good), 0}, {"", 0}, {"", 1}} {
 		if err := os.WriteFile(files.Cert, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}

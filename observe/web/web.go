@@ -126,7 +126,7 @@ func (s *Site) ShowFirst() {
 // Stop implements config.Stopper. The listener stops by itself.
 func (s *Site) Stop() {
 	if s.tls != nil {
-		s.tls.to.health.Forget(s.tls)
+		s.tls.end()
 	}
 }
 

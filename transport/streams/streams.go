@@ -56,7 +56,9 @@ func (l *listener) Addr() netip.AddrPort { return l.addr }
 
 // SetLimits does nothing: the timeouts are those at the time of Listen. It reports whether they are the same.
 func (l *listener) SetLimits(limits transport.Limits) (applied bool) {
-	return limits.OrDefaults() == l.o.Options.Limits.OrDefaults()
+	has := l.o.Options.Limits
+	limits.MaxQueries = has.MaxQueries // is not used
+	return limits.OrDefaults() == has.OrDefaults()
 }
 
 // SetTLS sets the source of the TLS configuration for future connections.

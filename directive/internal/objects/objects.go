@@ -42,6 +42,7 @@ type Objects struct {
 	mu       sync.Mutex
 	turns    turns
 	listed   map[cluster.Kind]bool
+	listedAt time.Time              // when all kinds had been listed
 	rivals   map[wire.Name][]*Entry // of names that an older object has
 	spaces   map[string]*space      // by namespace; none is empty
 	wanted   map[*Object]want       // that have to be read again
@@ -175,6 +176,9 @@ func (x *Objects) add(key, namespace string, o cluster.Object) {
 		delete(x.wanted, known)
 		return
 	}
+	if x.reading != nil && x.reading.key == key {
+		x.reading.outdated = true
+	}
 	if known = x.identify(key, namespace, createdAt(o)); known != nil {
 		x.wanted[known] = want{time.Now().Add(rereadWait), awaited}
 		x.reread.Send()
@@ -212,7 +216,9 @@ func (x *Objects) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 			x.add(c.key, c.namespace, nil)
 		}
 	}
-	x.listed[kind] = true
+	if x.listed[kind] = true; x.isListed() && x.listedAt.IsZero() {
+		x.listedAt = time.Now()
+	}
 	x.mu.Unlock()
 	x.changed.Send()
 }
@@ -263,8 +269,7 @@ func (x *Objects) Step() (wait time.Duration) {
 	now, hurry := time.Now(), !x.IsSynced()
 	c, wait := x.turns.next(now, hurry)
 	if c == nil {
-		x.sync()
-		return wait
+		return min(wait, x.sync())
 	}
 
 	o := x.find(c.key, c.namespace)
@@ -281,7 +286,9 @@ func (x *Objects) Step() (wait time.Duration) {
 		read := x.settings.Read(c.object, x.settings.Most)
 		x.mu.Lock()
 		x.reading = nil
-		x.apply(c, read)
+		if !c.outdated {
+			x.apply(c, read)
+		}
 	}
 	if !hurry { // the first list is no one's doing, and the first change after it does not wait for that
 		x.turns.took(c.namespace, now, clock.ThreadTime()-began)
@@ -296,19 +303,26 @@ func (x *Objects) IsSynced() bool { return x.synced.Happened() }
 // isListed reports whether all kinds have been listed.
 func (x *Objects) isListed() bool { return len(x.listed) == len(x.kinds) }
 
-// sync closes synced once all objects of the lists have been read. Changes after these may wait: a
-// namespace whose objects change all the time delays no start.
-func (x *Objects) sync() {
+// rereadLimit is how long objects that had no room in the turns delay the start: less than a reload or a hand-over
+// waits.
+const rereadLimit = 3 * time.Second
+
+// sync closes synced once all objects of the lists have been read, or returns when to call it again at the latest.
+// Changes after the lists may wait, and what had no room for long: a namespace whose objects change all the time, or
+// are many and large, delays no start.
+func (x *Objects) sync() (again time.Duration) {
 	if x.IsSynced() || !x.isListed() || x.turns.awaited > 0 {
-		return
+		return Idle
 	}
+	left := rereadLimit - time.Since(x.listedAt)
 	for _, w := range x.wanted {
-		if w.awaited {
-			return
+		if w.awaited && left > 0 {
+			return left
 		}
 	}
 	close(x.synced)
 	x.log.Info(x.settings.Directive+": Read the objects", "count", x.admitted(), x.settings.Noun, x.total(), "invalid", x.faults.count())
+	return Idle
 }
 
 // Counts are sums over all objects.

@@ -64,7 +64,7 @@ func configMap(name string, created int64, names ...string) *cluster.ConfigMap {
 
 // settle applies the changes that wait.
 func (x *Objects) settle() {
-	for x.Step() < Idle {
+	for x.Step() < Idle && len(x.turns.waiting) > 0 {
 	}
 }
 
@@ -232,6 +232,80 @@ func TestRereadNewerState(t *testing.T) {
 		x.settle()
 		if table.what("newer.test") == "" {
 			t.Error("an object that was deleted and made again has no name")
+		}
+	})
+}
+
+// The same while the older state is being read, and while the source is asked.
+func TestRereadStateThatComesMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, table := newObjects(nil)
+		large := func(name string) *cluster.ConfigMap {
+			m := configMap("one", 1)
+			m.Data[name] = strings.Repeat("n", waitingLimit/2)
+			return m
+		}
+		other := configMap("other", 2)
+		other.Data["other.test"] = strings.Repeat("o", waitingLimit/2)
+		x.SetReader(func(context.Context, cluster.Kind, cluster.Key) (cluster.Object, error) { return large("last.test"), nil })
+
+		// Both have no room, since the other object waits.
+		read := x.settings.Read
+		x.settings.Read = func(o cluster.Object, most int) *Content {
+			x.settings.Read = read
+			x.Put(cluster.ConfigMaps, other)
+			x.Put(cluster.ConfigMaps, large("last.test"))
+			return read(o, most)
+		}
+		x.Put(cluster.ConfigMaps, configMap("one", 1, "first.test"))
+		x.settle()
+		if table.what("first.test") != "" || len(x.wanted) != 1 {
+			t.Errorf("got the older state %q, and %d objects are read again; want none, and one", table.what("first.test"), len(x.wanted))
+		}
+
+		time.Sleep(rereadWait)
+		asked := 0
+		x.SetReader(func(context.Context, cluster.Kind, cluster.Key) (cluster.Object, error) {
+			if asked++; asked == 1 {
+				x.Put(cluster.ConfigMaps, other)
+				x.Put(cluster.ConfigMaps, large("last.test"))
+				return configMap("one", 1, "second.test"), nil
+			}
+			return large("last.test"), nil
+		})
+		for range 2 {
+			for x.Reread(t.Context()) == 0 {
+			}
+			x.settle()
+			time.Sleep(rereadWait)
+		}
+		if table.what("last.test") == "" || table.what("second.test") != "" || asked != 2 {
+			t.Errorf("asked %d times: got %q and %q, want the last state by the second time", asked, table.what("last.test"), table.what("second.test"))
+		}
+	})
+}
+
+// Objects that have no room in the turns delay the start for some seconds only.
+func TestSyncedWithoutObjectsThatHaveNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, _ := newObjects(nil)
+		x.SetReader(func(context.Context, cluster.Kind, cluster.Key) (cluster.Object, error) { return nil, errors.New("away") })
+		for i := range 3 {
+			m := configMap(fmt.Sprint("m", i), int64(i))
+			m.Data[fmt.Sprintf("m%d.test", i)] = strings.Repeat("m", waitingLimit/2)
+			x.Put(cluster.ConfigMaps, m)
+		}
+		x.Listed(cluster.ConfigMaps, func(cluster.Key) bool { return true })
+		wait := x.Step()
+		for wait == 0 {
+			wait = x.Step()
+		}
+		if x.IsSynced() || wait != rereadLimit {
+			t.Errorf("synced %t, and waits %v; want not yet, and %v", x.IsSynced(), wait, rereadLimit)
+		}
+		time.Sleep(wait)
+		if x.Step(); !x.IsSynced() {
+			t.Error("not synced after the limit")
 		}
 	})
 }

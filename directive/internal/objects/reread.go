@@ -37,6 +37,7 @@ func (x *Objects) Reread(ctx context.Context) (wait time.Duration) {
 	read := x.reader.Load()
 	x.mu.Lock()
 	o, wait := x.nextWanted(time.Now())
+	before := x.wanted[o]
 	x.mu.Unlock()
 	switch {
 	case read == nil:
@@ -50,7 +51,7 @@ func (x *Objects) Reread(ctx context.Context) (wait time.Duration) {
 	defer x.mu.Unlock()
 	w, ok := x.wanted[o]
 	switch {
-	case !ok: // the watch has delivered another state, which may be newer
+	case !ok || w != before: // the watch has delivered another state, which may be newer
 	case err != nil:
 		x.wanted[o] = want{time.Now().Add(rereadWait), w.awaited}
 	case object == nil:

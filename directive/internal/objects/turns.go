@@ -31,6 +31,7 @@ type change struct {
 	key, namespace string
 	object         cluster.Object // nil if it does not exist
 	awaited        bool           // see turns.awaited
+	outdated       bool           // a newer state, which had no room, is read again
 }
 
 // kind returns the kind of the object.
