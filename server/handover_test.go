@@ -145,6 +145,7 @@ func TestReloadWarnsOfTimeouts(t *testing.T) {
 		{"https", "long", "long", 0},
 		{"https", "long", "", 1},
 		{"https", "", "standard", 0},
+		{"https", "long", "counted", 0}, // the number of queries is not used
 		{"grpc", "", "brief", 1},
 		{"grpc", "brief", "brief", 0},
 		{"tls", "long", "brief", 0},
@@ -159,7 +160,7 @@ func TestReloadWarnsOfTimeouts(t *testing.T) {
 			return config.Directive{Name: name, Setup: func(b *config.Block, _ []corefile.Directive) error { b.Offer(v); return nil }}
 		}
 		opts.Directives = append(opts.Directives, offers("certificates", certificates{}), offers("long", limit{time.Hour, 0}),
-			offers("brief", limit{time.Second, 0}), offers("standard", limit{new(transport.Limits).OrDefaults().IdleTimeout, 0}))
+			offers("brief", limit{time.Second, 0}), offers("counted", limit{time.Hour, 5}), offers("standard", limit{new(transport.Limits).OrDefaults().IdleTimeout, 0}))
 
 		text := func(timeouts string) string {
 			return c.scheme + "://. {\n bind 127.0.0.1\n code 3\n certificates\n " + timeouts + "\n}\n"

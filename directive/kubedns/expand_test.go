@@ -294,6 +294,9 @@ func TestFollowerMendedCorefile(t *testing.T) {
 			if got := text(servers[0]); strings.Contains(got, "10.0.0.9") && !strings.Contains(got, "mended") {
 				return errors.New("a reason")
 			}
+			if strings.Contains(text(servers[0]), "typo") {
+				return errors.New("another reason")
+			}
 			return nil
 		}
 		defer f.Stop()
@@ -305,9 +308,11 @@ func TestFollowerMendedCorefile(t *testing.T) {
 			m.swap(state)
 		}
 		w.counts(len(states)-1, 1, false)
-		now.Store("errors\n")
-		if served() {
-			t.Error("got a ConfigMap served that is refused with the Corefile")
+		for _, corefile := range []string{"errors\n", "typo\n", "errors\n"} {
+			now.Store(corefile)
+			if served() {
+				t.Errorf("got a ConfigMap served that is refused with the Corefile, which has %s", corefile)
+			}
 		}
 		now.Store("mended\n")
 		if !served() {
