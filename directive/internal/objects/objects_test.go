@@ -247,7 +247,9 @@ func TestRereadStateThatComesMeanwhile(t *testing.T) {
 		}
 		other := configMap("other", 2)
 		other.Data["other.test"] = strings.Repeat("o", waitingLimit/2)
-		x.SetReader(func(context.Context, cluster.Kind, cluster.Key) (cluster.Object, error) { return large("last.test"), nil })
+		x.SetReader(func(context.Context, cluster.Kind, cluster.Key) (cluster.Object, error) {
+			return large("last.test"), nil
+		})
 
 		// Both have no room, since the other object waits.
 		read := x.settings.Read
@@ -289,7 +291,9 @@ func TestRereadStateThatComesMeanwhile(t *testing.T) {
 func TestSyncedWithoutObjectsThatHaveNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, _ := newObjects(nil)
-		x.SetReader(func(context.Context, cluster.Kind, cluster.Key) (cluster.Object, error) { return nil, errors.New("away") })
+		x.SetReader(func(context.Context, cluster.Kind, cluster.Key) (cluster.Object, error) {
+			return nil, errors.New("away")
+		})
 		for i := range 3 {
 			m := configMap(fmt.Sprint("m", i), int64(i))
 			m.Data[fmt.Sprintf("m%d.test", i)] = strings.Repeat("m", waitingLimit/2)
