@@ -1,60 +1,47 @@
 package builtin
 
 import (
-	"net"
+	"strings"
 	"testing"
-	"time"
-
-	mdns "github.com/miekg/dns"
 )
 
-// A query with a signature that is not valid gets nothing by the queries that dns64 makes for it.
-func TestWrongSignatureGetsNothingOfDNS64(t *testing.T) {
-	const secret, other = "NoTCJU+DMqFWywaPyxSijrDEA/eC3nK0xi3AMEZuPVk=", "X28hl0BOfAL5G0jsmJWSacrwn7YRm2f6U5brnzwWEus="
-	s := serveEncrypted(t, `. {
-    tsig {
-        secret a.key. `+secret+`
-        require all
-    }
-    dns64 {
-        allow_ipv4
-    }
-    template IN A . {
-        answer "{{ .Name }} 60 IN A 192.0.2.1"
-    }
-    template IN ANY .
-}`)
-	for _, c := range []struct {
-		name, key, secret string
-		rcode, answers    int
-	}{
-		{"valid", "a.key.", secret, mdns.RcodeSuccess, 1},
-		{"unknown key", "b.key.", secret, mdns.RcodeNotAuth, 0},
-		{"wrong signature", "a.key.", other, mdns.RcodeNotAuth, 0},
+// Knot's and BIND's clients sign queries and verify the replies on every transport.
+func TestTSIGClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	const secret, wrong = "NoTCJU+DMqFWywaPyxSijrDEA/eC3nK0xi3AMEZuPVk=", "AAAA"
+	const block = " {\n tls cert.pem key.pem\n tsig . {\n secret key. " + secret + "\n require all\n}\n template IN TXT . {\n answer \"{{ .Name }} 60 IN TXT answered\"\n}\n}\n"
+	for _, c := range []struct{ scheme, kdig, dig string }{
+		{"", "+notcp", "+notcp"},
+		{"", "+tcp", "+tcp"},
+		{"tls://", "+tls", "+tls"},
+		{"https://", "+https", "+https"},
+		{"quic://", "+quic", ""},
 	} {
-		q := new(mdns.Msg).SetQuestion("www.example.", mdns.TypeAAAA)
-		q.SetTsig(c.key, mdns.HmacSHA256, 300, time.Now().Unix())
-		packet, _, err := mdns.TsigGenerate(q, c.secret, "", false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn, err := net.Dial("udp", "127.0.0.1:"+s.port(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if _, err := conn.Write(packet); err != nil {
-			t.Fatal(err)
-		}
-		_ = conn.SetReadDeadline(time.Now().Add(patience))
-		buf := make([]byte, 4096)
-		n, err := conn.Read(buf)
-		reply := new(mdns.Msg)
-		if err == nil {
-			err = reply.Unpack(buf[:n])
-		}
-		if err != nil || reply.Rcode != c.rcode || len(reply.Answer) != c.answers {
-			t.Errorf("%s: got error %v, %v, want %s and %d answers", c.name, err, reply, mdns.RcodeToString[c.rcode], c.answers)
-		}
+		t.Run(c.scheme+c.kdig, func(t *testing.T) {
+			s := serveEncrypted(t, c.scheme+"."+block)
+			for _, algorithm := range []string{"hmac-sha1", "hmac-sha224", "hmac-sha256", "hmac-sha384", "hmac-sha512"} {
+				out := s.run("kdig", c.kdig, "-y", algorithm+":key.:"+secret, "@127.0.0.1", "-p", s.port(0), "a.example", "TXT")
+				if !strings.Contains(out, "\"answered\"") || strings.Contains(out, "WARNING") {
+					t.Errorf("kdig with %s: got\n%s\nwant an answer with a valid signature", algorithm, out)
+				}
+				if c.dig == "" { // BIND's client has no such transport
+					continue
+				}
+				out = s.run("dig", c.dig, "-y", algorithm+":key.:"+secret, "@127.0.0.1", "-p", s.port(0), "a.example", "TXT")
+				if !strings.Contains(out, "\"answered\"") || strings.Contains(out, "could not be validated") {
+					t.Errorf("dig with %s: got\n%s\nwant an answer with a valid signature", algorithm, out)
+				}
+			}
+			for key, want := range map[string]string{"key.": "BADSIG", "other.": "BADKEY"} {
+				if out := s.run("kdig", c.kdig, "-y", "hmac-sha256:"+key+":"+wrong, "@127.0.0.1", "-p", s.port(0), "a.example", "TXT"); !strings.Contains(out, want) || strings.Contains(out, "answered") {
+					t.Errorf("kdig with a wrong key %s: got\n%s\nwant %s", key, out, want)
+				}
+			}
+			if out := s.run("kdig", c.kdig, "@127.0.0.1", "-p", s.port(0), "a.example", "TXT"); !strings.Contains(out, "REFUSED") {
+				t.Errorf("kdig without a key: got\n%s\nwant REFUSED", out)
+			}
+		})
 	}
 }
