@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"syscall"
 	"testing"
 )
 
@@ -55,8 +56,11 @@ func Address(t testing.TB) string {
 	return ""
 }
 
-// probe returns an error if the port is in use.
+// probe returns an error if the port is in use. A child of this process that was forked meanwhile, and does not
+// execute its program yet, would have the sockets for a moment longer.
 func probe(port string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	tcp, err := net.Listen("tcp", ":"+port)
 	if err != nil {
 		return err

@@ -2,6 +2,8 @@ package freeport
 
 import (
 	"net"
+	"os/exec"
+	"sync"
 	"testing"
 )
 
@@ -87,4 +89,37 @@ func TestAddress(t *testing.T) {
 		t.Fatalf("address %s is reserved after the test: %v", last, err)
 	}
 	l.Close()
+}
+
+// A reserved port can be listened on at once, also while the process starts others.
+func TestReservedPortIsFreeBesideForks(t *testing.T) {
+	program, err := exec.LookPath("true")
+	if err != nil {
+		t.Skip(err)
+	}
+	_ = exec.Command(program).Run() // the first one of a process forks once more, without the lock
+	ended := make(chan struct{})
+	var forks sync.WaitGroup
+	for range 4 {
+		forks.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+					_ = exec.Command(program).Run()
+				}
+			}
+		})
+	}
+	for range 300 {
+		l, err := net.Listen("tcp", "127.0.0.1:"+Reserve(t))
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		_ = l.Close()
+	}
+	close(ended)
+	forks.Wait()
 }

@@ -1,0 +1,9 @@
+package freeport
+
+import (
+	"testing"
+
+	"github.com/seamark/seamark/test/orphans"
+)
+
+func TestMain(m *testing.M) { orphans.Main(m) }
