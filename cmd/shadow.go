@@ -243,9 +243,9 @@ func (p *program) shadowSource(s shadowFlags, o *shadow.Options) (shadow.Source,
 	return shadow.Pcap{Reader: in, Port: s.port, Server: to, Interrupt: interrupt}, closeInput, nil
 }
 
-// piped returns what open opens as a pipe whose Close ends a Read that waits. A read of standard input
-// cannot be interrupted, nor can the opening of a FIFO that nobody writes: the goroutine ends with
-// the input, or with the process.
+// piped returns what open opens as a pipe whose Close ends a Read that waits. Neither a read of standard
+// input nor the opening of a FIFO without a writer can be interrupted: the goroutine ends with the input,
+// or with the process.
 func piped(open func() (io.Reader, error)) *io.PipeReader {
 	out, in := io.Pipe()
 	go func() {

@@ -41,7 +41,7 @@ func TestReadingSharedUntilEnd(t *testing.T) {
 		rs.leave(first)
 	}
 	if n := first.claim.Bytes(); n != 0 {
-		t.Errorf("memory of a reading that nobody uses: got %d bytes, want 0", n)
+		t.Errorf("memory after the last query has left: got %d bytes, want 0", n)
 	}
 }
 

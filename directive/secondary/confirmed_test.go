@@ -61,8 +61,8 @@ func TestFileOfConfirmedZone(t *testing.T) {
 	})
 }
 
-// The newest version is served, whatever the order of its primary and of those that have an older one, none or the
-// same. That of an older one is served, and reported, where no other answers.
+// The newest version is served, in whatever order the primaries are. If only one with an older version answers, the
+// present one is served, and that is reported.
 func TestOlderPrimaryHidesNoOther(t *testing.T) {
 	for name, tt := range map[string]struct {
 		serials []uint32 // 0 is none

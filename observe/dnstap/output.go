@@ -306,26 +306,28 @@ func NewListener(s *config.Start, at Socket, lost *Lost, budget *memory.Budget) 
 	}, nil
 }
 
-// Serve accepts receivers, with TLS if config, which returns the present configuration, is not nil. Those that have
-// connected on other terms, a comparable value, are disconnected, and may come again.
+// Serve begins to accept receivers. They use TLS unless config, which returns the present configuration, is nil.
+// A later call with other terms, a comparable value that identifies config, disconnects the receivers, which may
+// connect again; one with the same terms does nothing.
 func (t *Listener) Serve(terms any, config func() *tls.Config) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.terms == terms {
+		return
+	}
+
 	var encryption *tls.Config
 	if config != nil {
 		encryption = &tls.Config{
 			MinVersion: tls.VersionTLS12, GetConfigForClient: transport.LimitHandshakes(t.crypto, config),
 		}
 	}
-
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.encryption.Store(encryption)
-	switch {
-	case t.terms == nil:
+	if t.terms == nil {
 		t.task.Go(t.accept)
-	case t.terms != terms:
-		for _, conn := range t.receivers {
-			_ = conn.Close()
-		}
+	}
+	for _, conn := range t.receivers {
+		_ = conn.Close()
 	}
 	t.terms = terms
 }

@@ -239,7 +239,7 @@ func TestRunInterruptedAfterEndOfSource(t *testing.T) {
 	}
 }
 
-// Each captured pair is compared or counted as skipped, also those that the reader and the workers skip for one reason.
+// After an interrupt the compared and the skipped pairs add up to those that were captured.
 func TestRunInterruptedCountsEachPair(t *testing.T) {
 	texts := make([]string, 3*queued)
 	for i := range texts {

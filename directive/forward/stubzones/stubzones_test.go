@@ -209,7 +209,7 @@ func TestZoneChanges(t *testing.T) {
 	}
 }
 
-// The queries to the upstreams of zones count as those that were forwarded.
+// Queries to the upstreams of stub zones count as forwarded.
 func TestSentOfStubZones(t *testing.T) {
 	r := newRig(t)
 	one := newUpstream(t, "10.0.0.1", nil)
