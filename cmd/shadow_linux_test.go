@@ -45,13 +45,7 @@ func TestShadowFIFOInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	command := program.Command(t, t.TempDir(), "shadow", "--pcap", fifo, "--manifests", absolute(t, "../examples"), "--output", "json")
-	var out bytes.Buffer
-	command.Stdout = &out
-	stderr, err := command.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	command, out, stderr := shadowOfExamples(t, "--pcap", fifo)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +67,7 @@ func TestShadowFIFOInterrupted(t *testing.T) {
 			}
 		}
 	}
-	if r, code := ended(t, command, &out); code != 0 || r.Answered != 16 {
+	if r, code := ended(t, command, out); code != 0 || r.Answered != 16 {
 		t.Errorf("got %+v and status %d, want 16 queries with a response and 0", r, code)
 	}
 }

@@ -194,13 +194,7 @@ func TestShadowPipeOpen(t *testing.T) {
 		{"signal in a packet", nil, 10, 16}, // of the end of a connection
 		{"duration", []string{"--duration", "1s"}, 0, 16},
 	} {
-		command := program.Command(t, t.TempDir(), append([]string{"shadow", "--pcap", "-", "--manifests", absolute(t, "../examples"), "--output", "json"}, c.args...)...)
-		var out bytes.Buffer
-		command.Stdout = &out
-		stderr, err := command.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		command, out, stderr := shadowOfExamples(t, append([]string{"--pcap", "-"}, c.args...)...)
 		in, err := command.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -221,12 +215,25 @@ func TestShadowPipeOpen(t *testing.T) {
 				c.args = []string{}
 			}
 		}
-		r, code := ended(t, command, &out)
+		r, code := ended(t, command, out)
 		if code != 0 || r.Answered != c.want || r.Same+r.Skipped["no_zone"] != c.want {
 			t.Errorf("%s: got %+v and status %d, want %d equal answers", c.name, r, code, c.want)
 		}
 		_ = in.Close()
 	}
+}
+
+// shadowOfExamples returns a command shadow with the folder examples, its output, and its errors, which have the progress.
+func shadowOfExamples(t *testing.T, args ...string) (c *exec.Cmd, out *bytes.Buffer, stderr io.Reader) {
+	t.Helper()
+	args = append([]string{"shadow", "--manifests", absolute(t, "../examples"), "--output", "json"}, args...)
+	c, out = program.Command(t, t.TempDir(), args...), new(bytes.Buffer)
+	c.Stdout = out
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, out, stderr
 }
 
 // shadowServer starts a server of the folder examples, whose dnstap messages, if any, go
