@@ -7,12 +7,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/seamark/seamark/builtin"
@@ -31,8 +29,11 @@ type daemon struct {
 	metrics metrics.Registry
 	journal
 
-	mu   sync.Mutex
-	text string // its Corefile
+	changed chan struct{} // has a value after a change of the Corefile
+
+	mu      sync.Mutex
+	text    string // its Corefile
+	reloads int
 }
 
 // corefileOf returns a Corefile with the usual zones and these options of the
@@ -50,12 +51,12 @@ func kubeconfig(t *testing.T, srv *Server) string {
 // serve runs a server until the test ends.
 func serve(t *testing.T, text string) *daemon {
 	t.Helper()
-	d := &daemon{T: t, text: text, ready: freeAddress(t)}
+	d := &daemon{T: t, text: text, ready: freeAddress(t), changed: make(chan struct{}, 1)}
 	run := server.Run{
 		Options: server.Options{
 			Directives: builtin.Directives(),
 			Listen:     []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
-			Log:        server.NewLog(&d.journal, slog.LevelInfo),
+			Log:        server.NewLog(&d.journal, slog.LevelDebug), // where reloads by Changed are
 			Metrics:    &d.metrics,
 		},
 		Read: func() corefile.Reading {
@@ -63,7 +64,8 @@ func serve(t *testing.T, text string) *daemon {
 			defer d.mu.Unlock()
 			return corefile.ReadText("Corefile", []byte(strings.ReplaceAll(d.text, "$READY", d.ready)))
 		},
-		Out: &d.journal, Greeting: "[INFO] started",
+		Changed: d.changed,
+		Out:     &d.journal, Greeting: "[INFO] started",
 	}
 	// Not the test's context, which ends before the clients do.
 	ctx, cancel := context.WithCancel(context.Background())
@@ -102,16 +104,14 @@ func (d *daemon) reload(text string) {
 	})
 }
 
-// startReload replaces the Corefile and sends the reload signal.
+// startReload replaces the Corefile, which differs from that of before by a comment at least. A
+// signal would reach the servers of all tests of the process.
 func (d *daemon) startReload(text string) {
-	d.Helper()
 	d.mu.Lock()
-	d.text = text
+	d.reloads++
+	d.text = fmt.Sprintf("%s# change %d\n", text, d.reloads)
 	d.mu.Unlock()
-	self := must(os.FindProcess(os.Getpid()))(d.T)
-	if err := self.Signal(syscall.SIGHUP); err != nil {
-		d.Fatal(err)
-	}
+	d.changed <- struct{}{}
 }
 
 // metric returns the value of a series, in the notation of the text format; -1 if

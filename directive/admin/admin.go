@@ -252,6 +252,10 @@ func (a *Admin) start(s *config.Start, site *web.Site, d corefile.Directive) err
 	if (service.api.cluster == cluster.Options{}) {
 		service.api.cluster = a.cluster
 	}
+	if v := service.reviewer; v != nil {
+		key := verdictsKey{a.options.addr, a.options.audience, service.api.cluster}
+		v.verdicts, _ = config.Keep(s, key, func() (*verdicts, error) { return newVerdicts(), nil })
+	}
 
 	a.block.OnSwap(func() {
 		j.SetUnready(service.unready)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/sys/slots"
 )
@@ -35,11 +36,22 @@ const (
 // precedence, and no client has more than half of the reviews: clients with wrong tokens can
 // neither flood the API server nor keep others out for long.
 type reviewer struct {
+	*verdicts
 	api      *connection
 	audience string
 	log      *slog.Logger
 	places   *slots.Pool
+}
 
+// A verdictsKey identifies the verdicts of an API server.
+type verdictsKey struct {
+	addr, audience string
+	cluster        cluster.Options
+}
+
+// Verdicts are what a reviewer remembers. They survive reloads, which may happen while the API
+// server is away.
+type verdicts struct {
 	mu       sync.Mutex
 	accepted map[reviewKey]verdict
 	refused  map[reviewKey]verdict
@@ -47,6 +59,15 @@ type reviewer struct {
 	rates    map[netip.Addr]rate // of the reviews for each client
 	logged   time.Time
 }
+
+func newVerdicts() *verdicts {
+	return &verdicts{
+		accepted: map[reviewKey]verdict{}, refused: map[reviewKey]verdict{}, rates: map[netip.Addr]rate{},
+	}
+}
+
+// Stop implements config.Stopper. Verdicts have nothing to stop.
+func (*verdicts) Stop() {}
 
 // A rate limits events: each takes a token.
 type rate struct {
@@ -75,8 +96,7 @@ type verdict struct {
 
 func newReviewer(api *connection, audience string, log *slog.Logger) *reviewer {
 	return &reviewer{
-		api: api, audience: audience, log: log, places: slots.New(maxReviews, maxReviews/2),
-		accepted: map[reviewKey]verdict{}, refused: map[reviewKey]verdict{}, rates: map[netip.Addr]rate{},
+		verdicts: newVerdicts(), api: api, audience: audience, log: log, places: slots.New(maxReviews, maxReviews/2),
 	}
 }
 
@@ -112,7 +132,7 @@ func (v *reviewer) check(ctx context.Context, client netip.Addr, token, verb str
 }
 
 // known returns the verdict about a token, if there is one, or whether a review is admitted.
-func (v *reviewer) known(key reviewKey, client netip.Addr, now time.Time) (old verdict, admitted bool) {
+func (v *verdicts) known(key reviewKey, client netip.Addr, now time.Time) (old verdict, admitted bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old, accepted := v.accepted[key]
@@ -130,7 +150,7 @@ func (v *reviewer) known(key reviewKey, client netip.Addr, now time.Time) (old v
 }
 
 // admits reports whether the rates allow another review for a client.
-func (v *reviewer) admits(client netip.Addr, now time.Time) bool {
+func (v *verdicts) admits(client netip.Addr, now time.Time) bool {
 	own, all := v.rates[client].now(now, reviewRate/2), v.all.now(now, reviewRate)
 	if own.used+1 > reviewBurst/2 || all.used+1 > reviewBurst {
 		return false
@@ -145,7 +165,7 @@ func (v *reviewer) admits(client netip.Addr, now time.Time) bool {
 	return true
 }
 
-func (v *reviewer) remember(key reviewKey, result verdict) {
+func (v *verdicts) remember(key reviewKey, result verdict) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 

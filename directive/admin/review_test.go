@@ -25,6 +25,7 @@ type reviewAPI struct {
 	forbidden      atomic.Pointer[string] // a path
 	pods           atomic.Pointer[string]
 	podRequests    atomic.Int64
+	lists          atomic.Bool // the directive kubernetes receives empty lists, not errors
 }
 
 func newReviewAPI(t *testing.T) *reviewAPI {
@@ -99,8 +100,17 @@ func (a *reviewAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		fmt.Fprint(w, *list)
 	default: // the lists of the directive kubernetes
-		w.WriteHeader(http.StatusNotFound)
+		if r.FormValue("watch") != "" || !a.lists.Load() {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		fmt.Fprint(w, `{"metadata":{"resourceVersion":"1"},"items":[]}`)
 	}
+}
+
+// corefile returns one with options of admin and this API server.
+func (a *reviewAPI) corefile(options string) string {
+	return ". {\n admin ADMIN {\n  " + options + "\n }\n kubernetes cluster.local {\n  endpoint " + a.url + "\n }\n whoami\n}\n"
 }
 
 // serve serves queries with options of admin and this API server, which has no objects.
@@ -108,8 +118,7 @@ func (a *reviewAPI) serve(options string) *world {
 	a.t.Helper()
 	w := newWorld(a.t)
 	w.unready = true
-	text := ". {\n admin ADMIN {\n  " + options + "\n }\n kubernetes cluster.local {\n  endpoint " + a.url + "\n }\n whoami\n}\n"
-	if err := w.load(text); err != nil {
+	if err := w.load(a.corefile(options)); err != nil {
 		a.t.Fatal(err)
 	}
 	return w
@@ -188,6 +197,38 @@ func TestTokenReviewFlood(t *testing.T) {
 	}
 	if most := 1 + 21 + int64(10*time.Since(start).Seconds()); a.tokens.Load() > most || a.most.Load() > 8 || busy.Load() == 0 {
 		t.Errorf("got %d reviews, %d at a time, and %d refusals, want at most %d, 4 besides those of the directive kubernetes, and some", a.tokens.Load(), a.most.Load(), busy.Load(), most)
+	}
+}
+
+// A token that was accepted before a reload is accepted after it, by the same API server and for the
+// same audience.
+func TestTokenReviewAfterReload(t *testing.T) {
+	a, other := newReviewAPI(t), newReviewAPI(t)
+	w := a.serve("token_review seamark")
+	const reader = "Authorization Bearer token-of-reader"
+	if code, body := w.request("GET", "/v1/status", reader); code != 200 {
+		t.Fatalf("got %d %s, want 200", code, body)
+	}
+
+	forbidden := "/apis/authentication.k8s.io/v1/tokenreviews"
+	for _, api := range []*reviewAPI{a, other} {
+		api.forbidden.Store(&forbidden)
+		api.lists.Store(true)
+	}
+	for _, c := range []struct {
+		state, corefile string
+		code            int
+	}{
+		{"the same server", a.corefile("token_review seamark"), 200},
+		{"another server", other.corefile("token_review seamark"), 503},
+		{"another audience", a.corefile("token_review other"), 503},
+	} {
+		if err := w.load(c.corefile); err != nil {
+			t.Fatal(err)
+		}
+		if code, body := w.request("GET", "/v1/status", reader); code != c.code {
+			t.Errorf("after a reload with %s: got %d %s, want %d", c.state, code, body, c.code)
+		}
 	}
 }
 
