@@ -405,10 +405,10 @@ func (s *Start) keep(key any, resource Stopper) {
 	s.order = append(s.order, key)
 }
 
-// Old returns the resources of the old plan that have a type.
+// Old returns the resources of the old plan that have a type and that this one has not kept.
 func Old[T any](s *Start) (old []T) {
-	for _, resource := range s.old {
-		if t, ok := resource.(T); ok {
+	for key, resource := range s.old {
+		if t, ok := resource.(T); ok && s.kept[key] != resource {
 			old = append(old, t)
 		}
 	}

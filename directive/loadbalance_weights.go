@@ -51,6 +51,11 @@ func keepWeights(s *config.Start, b *config.Block, file string, period time.Dura
 	return config.Keep(s, key, func() (*weightsFile, error) {
 		w := &weightsFile{file: file, log: b.Log}
 		w.current.Store(new(weights))
+		for _, old := range config.Old[*weightsFile](s) {
+			if old.file == file { // the last good weights, if the file is away now
+				w.current.Store(old.current.Load())
+			}
+		}
 		if err := w.read(); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may appear
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +29,17 @@ type Loop struct {
 
 	mu    sync.Mutex
 	names map[wire.Name]chan<- *dns.Chain // of the outstanding probes
+	found map[loopKey]loopPlace
 }
+
+// A loopKey identifies an upstream that is excluded: the zone whose names are forwarded, and its name.
+type loopKey struct {
+	from wire.Name
+	to   string
+}
+
+// A loopPlace is the chain at which a probe came back.
+type loopPlace struct{ server, zone string }
 
 // A forwarder sends queries to upstreams. The forward directive is one.
 type forwarder interface {
@@ -51,7 +62,10 @@ const (
 
 // SetupLoop sets up the loop directive.
 func SetupLoop(b *config.Block, uses []corefile.Directive) error {
-	l := &Loop{zones: b.Zones, log: b.Log, metrics: b.Metrics, names: map[wire.Name]chan<- *dns.Chain{}}
+	l := &Loop{
+		zones: b.Zones, log: b.Log, metrics: b.Metrics,
+		names: map[wire.Name]chan<- *dns.Chain{}, found: map[loopKey]loopPlace{},
+	}
 	b.Handle(l)
 
 	b.OnPlanned(func() error {
@@ -59,6 +73,11 @@ func SetupLoop(b *config.Block, uses []corefile.Directive) error {
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error {
+		for _, old := range config.Old[*Loop](s) {
+			if slices.Equal(old.zones, l.zones) {
+				l.inherit(old)
+			}
+		}
 		_, err := config.Keep(s, l, func() (*Loop, error) { return l, nil })
 		return err
 	})
@@ -68,6 +87,21 @@ func SetupLoop(b *config.Block, uses []corefile.Directive) error {
 		}
 	})
 	return config.NoArguments(uses)
+}
+
+// inherit excludes the upstreams that the Loop of the plan before excludes, until a probe is answered: they
+// may be silent now.
+func (l *Loop) inherit(old *Loop) {
+	old.mu.Lock()
+	defer old.mu.Unlock()
+	for key, at := range old.found {
+		for _, f := range l.forwards {
+			if f.From() == key.from {
+				l.found[key] = at
+				f.Exclude(key.to, true)
+			}
+		}
+	}
 }
 
 // Stop ends all probes.
@@ -140,6 +174,13 @@ func (l *Loop) watch(ctx context.Context, f forwarder) {
 func (l *Loop) probe(ctx context.Context, f forwarder, to string) {
 	p := &prober{loop: l, forward: f, to: to, back: make(chan *dns.Chain, 1)}
 	defer p.forget()
+	l.mu.Lock()
+	place, known := l.found[p.key()]
+	l.mu.Unlock()
+	if known {
+		p.exclude(place)
+	}
+
 	start := time.Now()
 	for {
 		at, answered := p.send(ctx)
@@ -149,7 +190,7 @@ func (l *Loop) probe(ctx context.Context, f forwarder, to string) {
 			p.include()
 			return
 		case at != nil:
-			p.exclude(at)
+			p.exclude(loopPlace{at.Server, at.Zone})
 			pause = loopRecheckInterval
 		case answered:
 			p.include()
@@ -163,7 +204,7 @@ func (l *Loop) probe(ctx context.Context, f forwarder, to string) {
 		select {
 		case <-time.After(pause):
 		case at := <-p.back: // after Probe had given up
-			p.exclude(at)
+			p.exclude(loopPlace{at.Server, at.Zone})
 		case <-ctx.Done():
 			p.include()
 			return
@@ -183,6 +224,8 @@ type prober struct {
 }
 
 func (p *prober) excluded() bool { return p.removeGauge != nil }
+
+func (p *prober) key() loopKey { return loopKey{p.forward.From(), p.to} }
 
 // send sends one probe. It returns the chain at which the probe came back, or
 // nil if it did not.
@@ -241,22 +284,28 @@ func (p *prober) forget() {
 	p.names = nil
 }
 
-func (p *prober) exclude(at *dns.Chain) {
+func (p *prober) exclude(at loopPlace) {
 	p.forward.Exclude(p.to, true)
 	if p.excluded() {
 		return
 	}
+	p.loop.mu.Lock()
+	p.loop.found[p.key()] = at
+	p.loop.mu.Unlock()
 	p.removeGauge = p.loop.metrics.TemporaryGauge("seamark_loop_detected",
 		"1 for each upstream that leads back to this server and is excluded.",
-		func() float64 { return 1 }, "server", at.Server, "zone", at.Zone, "to", p.to)
+		func() float64 { return 1 }, "server", at.server, "zone", at.zone, "to", p.to)
 	p.loop.log.Error("loop: Upstream sends queries back to this server, no longer forwarding to it",
-		"upstream", p.to, "zone", at.Zone, "server", at.Server)
+		"upstream", p.to, "zone", at.zone, "server", at.server)
 }
 
 func (p *prober) include() {
 	if !p.excluded() {
 		return
 	}
+	p.loop.mu.Lock()
+	delete(p.loop.found, p.key())
+	p.loop.mu.Unlock()
 	p.removeGauge()
 	p.removeGauge = nil
 	p.forward.Exclude(p.to, false)

@@ -96,7 +96,7 @@ func startLoop(t *testing.T, log *syncBuffer, behaviour map[string]string) *prob
 	t.Helper()
 	p := &probedForward{behaviour: behaviour, changed: make(chan struct{}), excludedUpstreams: map[string]bool{}, port: &dns.Port{}}
 	p.loop = &Loop{zones: []wire.Name{wire.Root}, forwards: []forwarder{p}, log: slog.New(slog.NewTextHandler(log, nil)),
-		metrics: &metrics.Registry{}, names: map[wire.Name]chan<- *dns.Chain{}}
+		metrics: &metrics.Registry{}, names: map[wire.Name]chan<- *dns.Chain{}, found: map[loopKey]loopPlace{}}
 	chain := &dns.Chain{}
 	chain.Add("loop", p.loop)
 	mux := dns.NewMux(dns.NewParkingLot(1), nil)
@@ -230,7 +230,7 @@ func TestLoopErrors(t *testing.T) {
 }
 
 func TestLoopAllocations(t *testing.T) {
-	l := &Loop{names: map[wire.Name]chan<- *dns.Chain{}}
+	l := &Loop{names: map[wire.Name]chan<- *dns.Chain{}, found: map[loopKey]loopPlace{}}
 	for _, qtype := range []wire.Type{wire.TypeA, wire.TypeHINFO} {
 		q := dns.NewQuery(nil)
 		q.Reset(packet(t, "www.example.org", qtype), dns.UDP, time.Now())

@@ -112,12 +112,15 @@ type backgroundCommand struct {
 	*exec.Cmd
 	stopping chan struct{}
 	ended    chan struct{}
+	gone     bool // set when ended is closed: no process of the group was left, and the kernel may reuse its ID
 }
 
 // startBackground starts a command. It calls fail with the error when it has ended, unless
 // Stop has ended it.
 func startBackground(words []string, fail func(error)) (*backgroundCommand, error) {
-	c := &backgroundCommand{newCommand(context.Background(), words), make(chan struct{}), make(chan struct{})}
+	c := &backgroundCommand{
+		Cmd: newCommand(context.Background(), words), stopping: make(chan struct{}), ended: make(chan struct{}),
+	}
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
@@ -125,6 +128,7 @@ func startBackground(words []string, fail func(error)) (*backgroundCommand, erro
 	go func() {
 		defer close(c.ended)
 		err := c.Wait()
+		c.gone = !processgroup.Exists(c.Process.Pid)
 		select {
 		case <-c.stopping:
 		default:
@@ -137,6 +141,13 @@ func startBackground(words []string, fail func(error)) (*backgroundCommand, erro
 // Stop implements config.Stopper.
 func (c *backgroundCommand) Stop() {
 	close(c.stopping)
+	select {
+	case <-c.ended:
+		if c.gone {
+			return
+		}
+	default:
+	}
 	processgroup.Terminate(c.Process.Pid)
 	select {
 	case <-c.ended:

@@ -443,5 +443,8 @@ func (q *Query) failUnparked(err error, floor int) {
 	q.Fail(wire.ServFail)
 	q.Err = err
 	q.answeredBy, q.dropped, q.completing = q.at, false, false
+	if s := &q.chain.steps[q.at]; s.interceptor != nil && s.finisher != nil {
+		s.finisher.FinishDNS(q)
+	}
 	q.finishAll(floor)
 }

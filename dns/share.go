@@ -10,7 +10,8 @@ import (
 // down in the chain, after the Interceptor's own ServeDNS returned Next. The answer is
 // empty. Next leaves the query to the other handler. Any other verdict has the meaning
 // that it has from ServeDNS: the Interceptor's FinishDNS is not called then, and the
-// finishers between the two handlers see an empty answer. An Interceptor sees only the
+// finishers between the two handlers see an empty answer. If there is no place for a query
+// that it makes wait, FinishDNS is called with the failure. An Interceptor sees only the
 // question that it passed on: the chain does not call it if a handler below it has
 // changed the question. InterceptDNS must not block.
 type Interceptor interface {

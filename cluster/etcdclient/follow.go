@@ -118,7 +118,9 @@ func (f Follower) list(ctx context.Context, c *clientv3.Client) (now map[string]
 		if err != nil {
 			return nil, 0, err
 		}
-		revision = r.Header.Revision
+		if revision == 0 {
+			revision = r.Header.Revision // that of later replies is the present one
+		}
 		for _, kv := range r.Kvs {
 			if f.follows(string(kv.Key)) {
 				now[string(kv.Key)] = string(kv.Value)

@@ -256,6 +256,10 @@ func (a *Admin) start(s *config.Start, site *web.Site, d corefile.Directive) err
 		key := verdictsKey{a.options.addr, a.options.audience, service.api.cluster}
 		v.verdicts, _ = config.Keep(s, key, func() (*verdicts, error) { return newVerdicts(), nil })
 	}
+	if f := service.pods; f != nil {
+		key := podsKey{a.options.addr, service.api.cluster}
+		f.knownPods, _ = config.Keep(s, key, func() (*knownPods, error) { return newKnownPods(), nil })
+	}
 
 	a.block.OnSwap(func() {
 		j.SetUnready(service.unready)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/observe/traffic"
 )
@@ -20,11 +21,43 @@ const (
 
 // A podFinder finds the pods of clients, one by one: a list of all would be large.
 type podFinder struct {
-	api *connection
-	log *slog.Logger
+	*knownPods
+	api     *connection
+	log     *slog.Logger
+	looking sync.Mutex
+}
 
+// A podsKey identifies the known pods of an API server's cluster.
+type podsKey struct {
+	addr    string
+	cluster cluster.Options
+}
+
+// KnownPods are the pods that were found, which survive reloads.
+type knownPods struct {
 	mu   sync.Mutex
 	pods map[string]foundPod
+}
+
+func newKnownPods() *knownPods { return &knownPods{pods: map[string]foundPod{}} }
+
+// Stop implements config.Stopper. There is nothing to stop.
+func (*knownPods) Stop() {}
+
+func (k *knownPods) get(address string) (pod foundPod, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	pod, ok = k.pods[address]
+	return pod, ok
+}
+
+func (k *knownPods) put(address string, pod foundPod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.pods) >= maxPodsKept {
+		clear(k.pods)
+	}
+	k.pods[address] = pod
 }
 
 // A foundPod is the pod of a client. Its name is empty if there is none.
@@ -37,20 +70,24 @@ type foundPod struct {
 // error is the reason why some are missing. While another request looks up pods, only known
 // ones are added.
 func (f *podFinder) add(ctx context.Context, entries []traffic.Entry) error {
-	if !f.mu.TryLock() {
-		return nil
+	looks := f.looking.TryLock()
+	if looks {
+		defer f.looking.Unlock()
 	}
-	defer f.mu.Unlock()
 
 	ctx, cancel := context.WithTimeout(ctx, podsTimeout)
 	defer cancel()
 	var failed error
 	for i := range entries[:min(len(entries), maxPodsShown)] {
 		e := &entries[i]
-		pod, ok := f.pods[e.Key]
+		pod, ok := f.get(e.Key)
 		unknown := !ok || time.Now().After(pod.until)
-		if address, err := netip.ParseAddr(e.Key); failed == nil && err == nil && unknown {
-			if pod, failed = f.find(ctx, address); failed != nil {
+		if address, err := netip.ParseAddr(e.Key); looks && failed == nil && err == nil && unknown {
+			// After a failure the pod of before is the best that is known.
+			var found foundPod
+			if found, failed = f.find(ctx, address); failed == nil {
+				pod = found
+			} else {
 				f.log.Error("admin: Looking up the pod of a client failed", "client", address, "error", failed)
 			}
 		}
@@ -71,10 +108,7 @@ func (f *podFinder) find(ctx context.Context, address netip.Addr) (pod foundPod,
 		return pod, err
 	}
 
-	if len(f.pods) >= maxPodsKept {
-		clear(f.pods)
-	}
 	pod = foundPod{pods[address.String()], time.Now().Add(podLifetime)}
-	f.pods[address.String()] = pod
+	f.put(address.String(), pod)
 	return pod, nil
 }

@@ -93,7 +93,7 @@ func newService(
 		s.reviewer = newReviewer(&s.api, o.audience, log)
 	}
 	if o.pods {
-		s.pods = &podFinder{api: &s.api, log: log, pods: map[string]foundPod{}}
+		s.pods = &podFinder{knownPods: newKnownPods(), api: &s.api, log: log}
 	}
 
 	s.pages.HandleFunc("GET /v1/status", s.status)
@@ -450,7 +450,9 @@ func (s *service) unready() (found []health.Condition) {
 			}
 			if reason := config.WhyUnready(h); reason != "" {
 				c.Text += ": " + reason
-				c.Alert, c.Since = "SeamarkNotSynced", s.started // it has never been
+			}
+			if name == "kubernetes" {
+				c.Alert, c.Since = "SeamarkNotSynced", processStarted() // it has never been
 			}
 			found = append(found, c)
 		}

@@ -230,6 +230,10 @@ func (c *Cache) FinishDNS(q *dns.Query) {
 			c.seriesOf(q).misses.Add(1)
 		}
 		c.clampTTLs(q)
+	case verifying: // there was no place to wait for the refresh
+		c.writeStale(q, state.entry)
+		q.SetState(c.stateKey, fromStore)
+		c.endLookup(state.lookup)
 	case leading:
 		e := c.finish(q, &state.key, state.optionsFrom, state.pending)
 		c.allowRepeatOfNew(q, e, state.optionsFrom)
@@ -315,11 +319,13 @@ func (c *Cache) add(q *dns.Query, k *key, optionsFrom int) (*entry, answerKind) 
 		if q.TC || q.Answer.Count[wire.Answers] > 0 {
 			c.seriesOf(q).drops.Add(1)
 		}
+		c.removeExpired(q, k, kind)
 		return nil, kind
 	}
 
 	life := c.lifetime(q, kind, ttl)
 	if life == 0 || c.bounds[kind.queue()].entries == 0 || c.disabled[kind.queue()].Through(k.name) {
+		c.removeExpired(q, k, kind)
 		return nil, kind
 	}
 	staleFor := c.staleFor
@@ -379,5 +385,18 @@ func (c *Cache) put(q *dns.Query, e *entry, now time.Duration) {
 	}
 	if !ok && e.kind() != failure {
 		series.drops.Add(1)
+		c.removeExpired(q, e.key(), e.kind())
 	}
+}
+
+// removeExpired removes the expired entries that q's answer replaces, which is of a kind and is not
+// stored. Otherwise they would be given as stale answers after a newer one.
+func (c *Cache) removeExpired(q *dns.Query, k *key, kind answerKind) {
+	var replaced kindSet
+	for _, old := range [...]answerKind{success, denial} {
+		if c.replaces(q.RCode, q.TC, kind, old) {
+			replaced |= 1 << old
+		}
+	}
+	c.store.removeExpired(c.scope, k, replaced)
 }

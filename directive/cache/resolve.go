@@ -111,7 +111,7 @@ func (c *Cache) answerFresh(q *dns.Query, l *lookup) bool {
 // whether q has the result. A result that arrives later is stored.
 func (c *Cache) verifyEntry(q *dns.Query, l *lookup) (refreshed bool) {
 	p := l.pending
-	if p != nil && p.hasEnded() && p.answers(q.Proto) && c.replaces(p.result, l.entry) {
+	if p != nil && p.hasEnded() && p.answers(q.Proto) && c.replaces(p.result.rcode, p.result.tc, p.result.kind(), l.entry.kind()) {
 		c.seriesOf(q).misses.Add(1)
 		p.result.write(q)
 		return true
@@ -120,13 +120,13 @@ func (c *Cache) verifyEntry(q *dns.Query, l *lookup) (refreshed bool) {
 	return false
 }
 
-// replaces reports whether the answer of a refresh is used instead of the
-// expired entry (RFC 8767 §4).
-func (c *Cache) replaces(result *result, expired *entry) bool {
-	if c.preferPositive && expired.kind() == success && result.kind() != success {
+// replaces reports whether a newer answer of a kind is used instead of an expired entry of another
+// kind (RFC 8767 §4).
+func (c *Cache) replaces(code wire.RCode, truncated bool, kind, expired answerKind) bool {
+	if c.preferPositive && expired == success && kind != success {
 		return false
 	}
-	return (result.rcode == wire.NoError || result.rcode == wire.NXDomain) && !result.tc
+	return (code == wire.NoError || code == wire.NXDomain) && !truncated
 }
 
 // prefetchDue reports whether a fresh entry must be refreshed: it was queried

@@ -140,6 +140,30 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKin
 	return evicted, true
 }
 
+// removeExpired removes the entries of a key that have one of the kinds and are not fresh.
+func (st *Store) removeExpired(s *scope, k *key, kinds kindSet) {
+	expired := func(e *entry, kind int) bool {
+		return e != nil && kinds.has(answerKind(kind)) && !e.fresh(st.clock(time.Now()))
+	}
+	some := false
+	found := st.find(s, k)
+	for kind, e := range found.byKind {
+		some = some || expired(e, kind)
+	}
+	if !some {
+		return // most answers that are not stored have no entry
+	}
+
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	found = st.find(s, k)
+	for kind, e := range found.byKind {
+		if expired(e, kind) {
+			st.remove(e)
+		}
+	}
+}
+
 // makeRoom reserves the memory of e, and evicts entries as long as there is none. It returns
 // false if e is too large, also for what is free while memory is tight: a large entry that takes
 // the place of another needs twice its size until the collector has run. The caller holds the lock.

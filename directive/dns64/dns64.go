@@ -110,6 +110,7 @@ func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 	hasA := h.translates(sub)
 	own := h.translateAll && q.Answer.Count[wire.Answers] > 0
 	if !hasA && !emptied && q.RCode == wire.NoError && (own || sub.RCode == wire.NoError || sub.RCode == wire.NXDomain) {
+		q.TC = q.TC || sub.TC // the name may have A records
 		return nil
 	}
 
@@ -123,8 +124,9 @@ func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 // needsTranslation reports whether the answer to an AAAA query must be synthesized. It removes AAAA records that
 // contain IPv4-mapped addresses from the answer (RFC 6147 §5.1.4), and reports whether no other ones were in it.
 func (h *DNS64) needsTranslation(q *dns.Query) (needed, emptied bool) {
-	// RFC 6147 §5.1.2; and without a valid signature there is no answer (RFC 8945 §5.2).
-	if q.Dropped() || q.RCode == wire.NXDomain || q.RCode == wire.NotAuth {
+	// RFC 6147 §5.1.2; and without a valid signature there is no answer (RFC 8945 §5.2). A truncated answer may lack
+	// AAAA records.
+	if q.Dropped() || q.RCode == wire.NXDomain || q.RCode == wire.NotAuth || q.TC {
 		return false, false
 	}
 

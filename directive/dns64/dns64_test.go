@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,7 +101,7 @@ type backend struct {
 	records   []mdns.RR
 	codes     map[string]wire.RCode // by name and type
 	park      bool                  // park every query
-	truncated bool                  // set TC in every answer
+	truncated []wire.Type           // set TC in answers to queries for these types
 }
 
 func (w *backend) ServeDNS(q *dns.Query) dns.Verdict {
@@ -116,7 +117,7 @@ func (w *backend) Resolve(_ context.Context, q *dns.Query) error {
 }
 
 func (w *backend) answer(q *dns.Query) dns.Verdict {
-	q.TC = w.truncated
+	q.TC = slices.Contains(w.truncated, q.Type)
 	name := wire.Name(q.Name()).String()
 	q.RCode = wire.NXDomain
 	if code, ok := w.codes[name+" "+q.Type.String()]; ok {
@@ -272,16 +273,22 @@ func TestAAAAAnswers(t *testing.T) {
 	}
 }
 
-// TC of a sub-query's answer is copied to the reply.
+// TC of a sub-query's answer is copied to the reply, also if the answer has nothing to translate. A truncated answer
+// remains: it may lack records that need no translation.
 func TestTruncatedSubQuery(t *testing.T) {
 	reverse, _ := mdns.ReverseAddr("64:ff9b::192.0.2.33")
 	for _, park := range []bool{false, true} {
-		w := &backend{t: t, park: park, truncated: true, records: records(t, zone)}
-		r := start(t, "dns64", w)
-		for _, c := range []struct{ name, qtype, want string }{
-			{reverse, "PTR", "NOERROR TC CNAME 60 33.2.0.192.in-addr.arpa. PTR 60 four.test."},
-			{"four.test.", "AAAA", "NOERROR TC AAAA 300 64:ff9b::c000:221 AAAA 600 64:ff9b::c000:222"},
+		for _, c := range []struct {
+			truncated         wire.Type
+			name, qtype, want string
+		}{
+			{wire.TypePTR, reverse, "PTR", "NOERROR TC CNAME 60 33.2.0.192.in-addr.arpa. PTR 60 four.test."},
+			{wire.TypeA, "four.test.", "AAAA", "NOERROR TC AAAA 300 64:ff9b::c000:221 AAAA 600 64:ff9b::c000:222"},
+			{wire.TypeA, "mail.test.", "AAAA", "NOERROR TC"},
+			{wire.TypeAAAA, "four.test.", "AAAA", "NOERROR TC"},
 		} {
+			w := &backend{t: t, park: park, truncated: []wire.Type{c.truncated}, records: records(t, zone)}
+			r := start(t, "dns64", w)
 			if got, _ := r.exchange(new(mdns.Msg).SetQuestion(c.name, mdns.StringToType[c.qtype]), "[2001:db8::1]:53"); got != c.want {
 				t.Errorf("park %v: %s %s: got %s, want %s", park, c.name, c.qtype, got, c.want)
 			}

@@ -94,6 +94,7 @@ func (h *SIIT) Resolve(ctx context.Context, q *dns.Query) error {
 
 	// A NODATA answer says that the name exists, which NXDOMAIN for another type cannot deny.
 	if !has && (sub.RCode == wire.NoError || sub.RCode == wire.NXDomain && q.RCode == wire.NoError) {
+		q.TC = sub.TC // the name may have AAAA records
 		return nil
 	}
 	if has {

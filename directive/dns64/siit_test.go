@@ -9,6 +9,8 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/test/chaintest"
+
+	"github.com/seamark/seamark/wire"
 )
 
 func startSIIT(t *testing.T, text string, below *backend) *testServer {
@@ -63,8 +65,15 @@ func TestSIITCounter(t *testing.T) {
 
 // TC of an answer is kept: the client asks again over TCP.
 func TestSIITTruncated(t *testing.T) {
-	r := startSIIT(t, "siit", &backend{t: t, truncated: true, records: records(t, "in.test. 60 IN AAAA 64:ff9b::c000:201")})
+	all := []wire.Type{wire.TypeA, wire.TypeAAAA}
+	r := startSIIT(t, "siit", &backend{t: t, truncated: all, records: records(t, "in.test. 60 IN AAAA 64:ff9b::c000:201")})
 	if got, parked := r.exchange(new(mdns.Msg).SetQuestion("in.test.", mdns.TypeA), v4); !strings.Contains(got, "TC") || parked {
 		t.Errorf("got %s, parked %v; want TC, not parked", got, parked)
+	}
+
+	// Without an address in it the AAAA answer may lack some.
+	r = startSIIT(t, "siit", &backend{t: t, truncated: all[1:], records: records(t, "in.test. 60 IN MX 10 mail.test.")})
+	if got, _ := r.exchange(new(mdns.Msg).SetQuestion("in.test.", mdns.TypeA), v4); !strings.Contains(got, "TC") {
+		t.Errorf("with a truncated AAAA answer: got %s, want TC", got)
 	}
 }

@@ -91,8 +91,19 @@ func parse(path string, data []byte) (*content, error) {
 	return newContent(path, r)
 }
 
-// check returns an error unless the file has a database. It reads only a part of the file.
-func check(path string) error {
+// check returns an error unless the file has a database. It reads only a part of the file, which it maps into
+// memory: a program that shortens the file meanwhile causes a fault.
+func check(path string) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch fault := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }:
+			err = invalid(path, errors.New("the file has changed meanwhile"))
+		default:
+			panic(fault)
+		}
+	}()
 	if info, err := os.Stat(path); err != nil {
 		return fmt.Errorf("reading %s: %w", path, watch.Plain(err))
 	} else if !info.Mode().IsRegular() {

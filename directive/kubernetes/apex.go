@@ -17,11 +17,18 @@ const serverLabels = "\x02ns\x03dns"
 // nameserver answers for ns.dns, which SOA records name: the addresses at which clients
 // reach this server.
 func (l *lookup) nameserver() result {
-	if !l.haveListed(cluster.Slices) {
+	if !l.haveListedServers() {
 		return notListed
 	}
 	l.serverAddresses(l.serverAddrs(l.ownServices()))
 	return isServer
+}
+
+// haveListedServers reports whether all has been listed from which the Services of the server are known,
+// which are no multi-cluster Services.
+func (l *lookup) haveListedServers() bool {
+	return l.index.HaveListed(cluster.Namespaces, cluster.Services) &&
+		l.index.HaveListed(cluster.Namespaces, cluster.Slices)
 }
 
 // serverAddresses writes the addresses of the query's family, each once.

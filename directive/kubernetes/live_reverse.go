@@ -56,12 +56,12 @@ func (l *lookup) writePointers(ip netip.Addr, services []*index.ServiceKey, at r
 		for _, key := range services {
 			e := at.entry(key)
 			switch isOwner := e != nil && own && e.Has(ip); {
-			case e == nil || key.NamespaceLabel() == skipped || !isOwner && !refersTo(e, ip, own):
-				continue
 			case isOwner:
 				l.q.Answer.Clear()
 				l.writePTR(e, nil)
 				return isAddress
+			case e == nil || key.NamespaceLabel() == skipped || !refersTo(e, ip, own):
+				continue
 			case l.verifyPTR && !at.hasPod(index.PodKey(nil, key.NamespaceLabel(), ip)):
 				skipped = key.NamespaceLabel()
 				continue

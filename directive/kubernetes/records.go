@@ -198,7 +198,7 @@ func (l *lookup) apex() result {
 	if l.wants(wire.TypeSOA) {
 		l.soa(wire.Answers)
 	}
-	if l.q.Type == wire.TypeNS && !l.haveListed(cluster.Slices) {
+	if l.q.Type == wire.TypeNS && !l.haveListedServers() {
 		return notListed
 	}
 	if l.wants(wire.TypeNS) {
@@ -322,15 +322,19 @@ func (l *lookup) reverseName() result {
 func (l *lookup) namesOf(x *index.ReverseIndex, prefix netip.Prefix) (found result, final bool) {
 	ip := prefix.Addr()
 	found = noAddress
+	full, unverified := false, ""
 	for near := x.Within(prefix); near.Advance(); {
 		e := near.Service.Entry()
+		namespace := near.Service.NamespaceLabel()
 		switch {
 		case !e.Visible():
 			continue
 		case !prefix.IsSingleIP():
 			return emptyNonTerminal, true
-		case l.verifyPTR && !e.Has(ip) && !l.hasPod(near.Service.NamespaceLabel(), ip):
-			near.SkipNamespace(x)
+		case !e.Has(ip) && (full || namespace == unverified):
+			continue
+		case l.verifyPTR && !e.Has(ip) && !l.hasPod(namespace, ip):
+			unverified = namespace
 			continue
 		case l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY:
 			return isAddress, true
@@ -342,8 +346,8 @@ func (l *lookup) namesOf(x *index.ReverseIndex, prefix netip.Prefix) (found resu
 
 		parts := e.PartsAt(ip)
 		for i := range parts {
-			if l.q.ExceedsLimit() {
-				return found, true // the cut sets TC
+			if full = l.q.ExceedsLimit(); full {
+				break // the cut sets TC, unless a Service after this has the address
 			}
 			var ep cluster.Endpoint
 			for rest := parts[i].Endpoints(); rest != ""; {
@@ -355,7 +359,7 @@ func (l *lookup) namesOf(x *index.ReverseIndex, prefix netip.Prefix) (found resu
 		}
 	}
 
-	return found, false
+	return found, full
 }
 
 // hasPod reports whether a pod of a namespace has an address. ns is the namespace's label

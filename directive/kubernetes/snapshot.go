@@ -38,10 +38,18 @@ type snapshotFile struct {
 	start   *config.Start   // the last one that uses the file
 	planned *watchedCluster // by that start
 	source  *watchedCluster // whose objects are written; nil before the first start has succeeded
-	written uint32          // hash of the objects in the file, if fresh
+	written contentID       // of the file, if fresh
 	fresh   bool            // the file has objects of source
 	yielded bool            // another process, which replaces this one, writes the file
 }
+
+// A contentID identifies a state of the objects of one source.
+type contentID struct {
+	hash       uint32
+	podChanges uint64
+}
+
+func (w *watchedCluster) contentID() contentID { return contentID{w.Hash(), w.PodChanges()} }
 
 // snapshotOf returns the options that a snapshot has to be of: they select the objects.
 func (o *options) snapshotOf(zones string) string {
@@ -131,7 +139,7 @@ func (f *snapshotFile) run(ctx context.Context) {
 func (f *snapshotFile) changed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return !f.yielded && f.source != nil && f.source.Synced() && !(f.fresh && f.written == f.source.Hash())
+	return !f.yielded && f.source != nil && f.source.Synced() && !(f.fresh && f.written == f.source.contentID())
 }
 
 // write replaces the file, unless the source has no objects of an API server, or another process does.
@@ -142,13 +150,13 @@ func (f *snapshotFile) write() error {
 	if f.yielded || w == nil || !w.Synced() {
 		return nil
 	}
-	hash := w.Hash()
+	content := w.contentID() // before the objects are read
 	if err := watch.Replace(f.path, 0o600, func(file *os.File) error {
 		return snapshot.Write(file, snapshot.Header{Written: time.Now(), Options: w.snapshotOf}, w.Objects())
 	}); err != nil {
 		return err
 	}
-	f.written, f.fresh = hash, true
+	f.written, f.fresh = content, true
 	f.health.Clear(f, "write")
 	return nil
 }

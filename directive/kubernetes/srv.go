@@ -139,14 +139,18 @@ func (s *serviceLookup) writeTargets(sel *index.Selection) {
 	}
 
 	var room [wire.MaxName]byte
-	for c := s.entry.Endpoints(sel); c.Next(sel); {
-		if s.q.ExceedsLimit() { // owners are compressed
-			return
+	for c := s.entry.Endpoints(sel); c.NextPart(sel); {
+		if !sel.Portless && len(c.Part.Ports.Ports) == 0 {
+			continue // it has no targets
 		}
-		if !sel.Portless && len(c.Part.Ports.Ports) == 0 || !s.fits(c.Part.Ports, c.Endpoint) {
-			continue // not a target
+		for c.NextInPart(sel) {
+			if s.q.ExceedsLimit() { // owners are compressed
+				return
+			}
+			if s.fits(c.Part.Ports, c.Endpoint) {
+				s.writeGlue(index.AppendLabels(s.appendLabel(room[:0], c.Endpoint), c.Part.Ports.Cluster), c.Endpoint.Addr)
+			}
 		}
-		s.writeGlue(index.AppendLabels(s.appendLabel(room[:0], c.Endpoint), c.Part.Ports.Cluster), c.Endpoint.Addr)
 	}
 }
 

@@ -21,6 +21,7 @@ func (k *keeper) check() {
 	if now := clock.Now(); now-k.swept > sweepInterval {
 		k.swept, k.room = now, maxKnown
 		k.forgetAll(func(_ string, x *entry) bool { return x.until < now })
+		k.claim.Set(int64(k.known.Len()) * knownBytes)
 	}
 	k.mu.Unlock()
 

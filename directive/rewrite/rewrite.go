@@ -127,11 +127,13 @@ func (rw *Rewrite) FinishDNS(q *dns.Query) {
 		return
 	}
 	q.SetState(rw.stateKey, nil)
-	t.finish(q)
+	t.restore(q)
+	t.limit(q)
 	rw.release(t)
 }
 
-func (t *transaction) finish(q *dns.Query) {
+// restore makes the answer one to the client's question.
+func (t *transaction) restore(q *dns.Query) {
 	t.restoreOptions(q)
 	for _, r := range slices.Backward(t.reverts) {
 		r.restore(q)
@@ -144,7 +146,10 @@ func (t *transaction) finish(q *dns.Query) {
 	case t.changed:
 		q.RestoreQuestion(nil)
 	}
+}
 
+// limit applies the rules rcode and ttl to the answer.
+func (t *transaction) limit(q *dns.Query) {
 	for _, c := range t.codes {
 		if q.RCode == c.from {
 			q.RCode = c.to
@@ -241,11 +246,13 @@ func (c *cnameRewrite) Resolve(ctx context.Context, q *dns.Query) error {
 	defer c.release(t)
 
 	q.Next(ctx)
-	t.finish(q)
-	if q.Dropped() || q.Class != wire.ClassIN {
-		return nil
+	t.restore(q)
+	var err error
+	if !q.Dropped() && q.Class == wire.ClassIN {
+		err = t.chase(ctx, q)
 	}
-	return t.chase(ctx, q)
+	t.limit(q)
+	return err
 }
 
 // chase changes the target of the first CNAME that a rule matches, and replaces
@@ -286,6 +293,7 @@ func (t *transaction) chase(ctx context.Context, q *dns.Query) error {
 		return nil
 	}
 	q.AA, q.AD = q.AA && sub.AA, false
+	q.Cacheable = q.Cacheable && sub.Cacheable // a forward may follow q's alias
 	return nil
 }
 

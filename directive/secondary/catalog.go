@@ -158,11 +158,7 @@ func (m *catalogs) configure() {
 		case c == nil:
 			delete(members, name)
 		case c != has.catalog:
-			add := &member{catalog: c, label: has.label}
-			if c.from == has.catalog.from {
-				add.before = has.copy
-			}
-			members[name] = add
+			members[name] = &member{catalog: c, label: has.label, before: has.copy}
 		}
 	}
 
@@ -275,7 +271,9 @@ func (m *catalogs) replace(old, members map[wire.Name]*member) {
 	// A new copy may take over the data of a removed one, and write the same file.
 	stopAll(removed)
 	for _, c := range removed {
-		m.deleteFile(c.origin, c.file)
+		if has := members[c.origin]; has == nil || has.before == nil || has.copy.file != c.file {
+			m.deleteFile(c.origin, c.file)
+		}
 	}
 	for _, c := range added {
 		has, message := members[c.origin], "secondary: Added zone"
@@ -318,6 +316,7 @@ func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 
 	if from.before != nil {
 		c.before = from.before
+		c.history.Store(from.before.history.Load())
 		c.current.Store(from.before.current.Load())
 	}
 	return c

@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/zone"
 )
@@ -53,11 +54,12 @@ type zoneCopy struct {
 	expires  atomic.Int64                   // the option expire; 0 is that of the SOA record
 	followed atomic.Pointer[netip.AddrPort] // the primary with which a connection is open, or nil
 
-	mu      sync.Mutex  // for current, when it is changed, and the rest
-	expiry  *time.Timer // calls expire
-	checked time.Time   // the last time that a primary answered
-	since   time.Time   // when the version began to serve
-	until   time.Time   // when the zone expires
+	mu      sync.Mutex    // for current, when it is changed, and the rest
+	lent    *memory.Claim // for the version of another copy: see borrow
+	expiry  *time.Timer   // calls expire
+	checked time.Time     // the last time that a primary answered
+	since   time.Time     // when the version began to serve
+	until   time.Time     // when the zone expires
 }
 
 // Limits of the timers. firstRetry is the first interval between attempts without data, as in
@@ -154,18 +156,6 @@ type schedule struct {
 	saved      time.Time
 	failed     string // the last error that was logged
 	ixfrFailed string // the last error of IXFR that was logged
-}
-
-// takeOver continues with the data of another copy of the zone.
-func (s *schedule) takeOver(from *schedule) {
-	if s.zone, s.checked = from.zone, from.checked; s.zone != nil {
-		s.unsaved = true
-		s.copy.share.hold(s.zone.Bytes())
-		s.copy.room.takeOver(s.zone)
-		if s.copy.current.Load() != nil {
-			s.install(s.zone)
-		}
-	}
 }
 
 // refresh queries the primaries in turn until one answers. It returns how long that took.
@@ -369,6 +359,7 @@ func (s *schedule) install(z *zone.Zone) {
 	c := s.copy
 	s.zone = z
 	c.mu.Lock()
+	c.lent.Set(0)
 	c.history.Store(&version{z, s.journal})
 	c.current.Store(z)
 	c.since = time.Now()
@@ -430,6 +421,7 @@ func (c *zoneCopy) stopExpiry() {
 		c.expiry.Stop()
 	}
 	c.until = time.Now().Add(maxTimer) // expire may run already
+	c.lent.Set(0)
 }
 
 // Distances of the times of a SOA record from its end, in bytes.

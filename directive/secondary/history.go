@@ -21,10 +21,11 @@ func (v *version) Since(serial uint32) (iter.Seq[[]byte], bool) {
 
 // version returns the present version, or nil. It may be one that queries are not answered from yet.
 func (c *zoneCopy) version() zone.Version {
-	if c.current.Load() == nil {
+	v := c.history.Load()
+	if v == nil || c.current.Load() == nil {
 		return nil
 	}
-	return c.history.Load()
+	return v
 }
 
 // journalTo returns the journal of a new version. Differences are kept as the primary has sent them, so

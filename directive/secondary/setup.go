@@ -23,8 +23,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	b.Handle(s)
 
+	var plan *config.Start
 	b.OnStart(func(start *config.Start) (err error) {
-		s.server = serverOf(start, b)
+		plan, s.server = start, serverOf(start, b)
 		if err := s.startCatalogs(b, start); err != nil {
 			return err
 		}
@@ -53,7 +54,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	b.OnSwap(func() {
 		for _, at := range s.zones.All() {
 			at.copy.configure(at)
+			at.copy.borrow(config.Old[*zoneCopy](plan), b.Memory)
 		}
+		plan = nil // it refers to the plan before
 		if s.catalogs != nil {
 			s.setScope(b)
 			s.catalogs.tasks.Go(s.catalogs.configure)

@@ -13,3 +13,6 @@ func Kill(int) {}
 
 // Terminate does nothing.
 func Terminate(int) {}
+
+// Exists reports false: there are no process groups.
+func Exists(int) bool { return false }

@@ -30,6 +30,9 @@ func Set(c *exec.Cmd) {
 	}
 }
 
+// Exists reports whether a group has processes.
+func Exists(pgid int) bool { return !errors.Is(syscall.Kill(-pgid, 0), syscall.ESRCH) }
+
 // Terminate asks the processes of a group to end, by SIGTERM.
 func Terminate(pgid int) { _ = syscall.Kill(-pgid, syscall.SIGTERM) }
 

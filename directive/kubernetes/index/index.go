@@ -50,6 +50,7 @@ type Index struct {
 	serial       atomic.Uint32 // sum of the hashes of all entries and pods in exposed namespaces
 	importSerial atomic.Uint32
 	objects      [cluster.Kinds]atomic.Int64 // the number of objects in the index
+	podChanges   atomic.Uint64
 
 	mu             sync.Mutex // held by the writer, which alone uses the following fields
 	portSets       portSets
@@ -124,6 +125,9 @@ func (ix *Index) Serial(imported bool) uint32 {
 
 // Hash returns a hash of all records, which does not depend on the order of events.
 func (ix *Index) Hash() uint32 { return ix.serial.Load() + ix.importSerial.Load() }
+
+// PodChanges returns the number of changes of pods. Most concern no record: they are not in Hash.
+func (ix *Index) PodChanges() uint64 { return ix.podChanges.Load() }
 
 // HasSynced reports whether a kind has been listed once, or is not watched.
 func (ix *Index) HasSynced(kind cluster.Kind) bool { return ix.syncedKinds.Load()>>kind&1 == 1 }

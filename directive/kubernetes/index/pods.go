@@ -25,6 +25,11 @@ func (ix *Index) putPod(p *cluster.Pod) {
 	ix.podObjects[p.Key()] = p
 	ix.objects[cluster.Pods].Store(int64(len(ix.podObjects)))
 
+	if before == nil || before.Host != p.Host || !slices.Equal(before.IPs, p.IPs) ||
+		!slices.Equal(before.Labels.Pairs(), p.Labels.Pairs()) {
+		ix.podChanges.Add(1)
+	}
+
 	ix.replacePodAddrs(before, p)
 	for _, ip := range p.IPs {
 		ix.addPodAddr(ns, ip, 1)
@@ -36,6 +41,7 @@ func (ix *Index) putPod(p *cluster.Pod) {
 func (ix *Index) deletePod(key cluster.Key) {
 	before := ix.podObjects[key]
 	delete(ix.podObjects, key)
+	ix.podChanges.Add(1)
 	ix.objects[cluster.Pods].Store(int64(len(ix.podObjects)))
 	ix.replacePodAddrs(before, nil)
 	ix.removePodAddrs(before)

@@ -88,7 +88,7 @@ func (e *Entry) TargetsOf(sel *Selection) EndpointCursor {
 	case m == nil || sel.Label != nil:
 	case sel.Zone == nil:
 		c.parts, c.oneFamily = m.targets, false
-	case e.table.zones != nil:
+	case e.table.hasZones():
 		c.parts, c.oneFamily = e.table.zones[string(sel.Zone)].targets, false
 	}
 	return c

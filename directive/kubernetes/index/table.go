@@ -68,7 +68,7 @@ func (t *endpointTable) changed(e *Entry, from int, diff *endpointDiff) *endpoin
 // family.
 func (t *endpointTable) find(sel *Selection, parts []Part) (found []Part, oneFamily bool) {
 	switch {
-	case t.zones != nil && sel.Zone != nil:
+	case sel.Zone != nil && t.hasZones():
 		return t.zones[string(sel.Zone)].endpoints, true
 	case sel.Label == nil || sel.AnyForm:
 		return parts, false
@@ -78,6 +78,11 @@ func (t *endpointTable) find(sel *Selection, parts []Part) (found []Part, oneFam
 		return t.buckets.find(sel), false
 	}
 	return parts, false
+}
+
+// hasZones reports whether zones has the zones of all endpoints. Small tables have no indexes.
+func (t *endpointTable) hasZones() bool {
+	return t != nil && (t.runs.byLabel != nil || t.buckets.shared != nil)
 }
 
 // PartsAt returns parts that have all endpoints with an address.

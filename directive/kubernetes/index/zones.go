@@ -67,7 +67,7 @@ func (d *endpointDiff) addsZone() bool {
 
 // HasZone reports whether a topology zone has these labels, or ends in them.
 func (e *Entry) HasZone(labels []byte) bool {
-	if e.table != nil && e.table.zones != nil {
+	if e.table.hasZones() {
 		_, known := e.table.zones[string(labels)]
 		return known
 	}
