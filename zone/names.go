@@ -53,7 +53,7 @@ func (t *names) bucket(h uint32) []node {
 	return t.groups[i>>groupBits][i&(1<<groupBits-1)]
 }
 
-// wildcard returns the node named "*" below another one, or nil.
+// wildcard returns the node named "*" below another one, or nil. It has the hash of that one.
 func (t *names) wildcard(above *node) *node {
 	if above.meta&hasWildcard == 0 {
 		return nil

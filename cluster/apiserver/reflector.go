@@ -57,6 +57,8 @@ type feedWatch struct {
 	lastListed chan watch.Event // the last event of the list; never closed
 }
 
+// ResultChan returns the channel of the next event. The reflector calls it before each, and so takes the last event
+// of the list first.
 func (w feedWatch) ResultChan() <-chan watch.Event {
 	if len(w.lastListed) > 0 {
 		return w.lastListed

@@ -74,6 +74,7 @@ func (c *Cache) wait(ctx context.Context, q *dns.Query, l *lookup) error {
 			return nil
 		}
 
+		// The leader has failed in a way that equal queries need not.
 		ended := make(chan struct{})
 		if c.join(q, l, func() { close(ended) }) {
 			if err := q.Block(); err != nil {

@@ -269,7 +269,7 @@ func (x *exchange) handle(o outcome) (next *attempt, done bool) {
 	case o.err != nil:
 		return x.handleError(o), false
 	case o.reply == nil:
-		o.abandoned = true
+		o.abandoned = true // it goes on for the right reply, and the exchange does not wait for that
 	}
 
 	f := x.faultOf(&o)

@@ -126,7 +126,7 @@ func (x *exchange) keep(o *outcome, f fault) {
 }
 
 // take takes a step after o. It returns an attempt to send now, if any, or reports that the
-// exchange is done. ok is false if the step is not possible.
+// exchange is done. Without both, it waits for the attempts in flight. ok is false if the step is not possible.
 func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 	switch s {
 	case accept, askTarget: // Forward asks for the target

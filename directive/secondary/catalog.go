@@ -192,6 +192,7 @@ func (m *catalogs) apply(c *catalog, members map[wire.Name]*member) {
 		e, has := c.list[name], members[name]
 		add := &member{catalog: c, label: e.label}
 
+		// RFC 9432 §4.4.1: a zone moves if its catalog names the other one in its property coo.
 		switch why := m.refusal(c, name); {
 		case why != "":
 			refused = append(refused, fmt.Sprintf("%s %s", name, why))
@@ -203,13 +204,13 @@ func (m *catalogs) apply(c *catalog, members map[wire.Name]*member) {
 		case has.catalog == c:
 			if has.label == e.label {
 				continue
-			}
+			} // else the zone was reset (RFC 9432 §5.6)
 		case e.coo == has.catalog.origin: // c has released the zone to that catalog
 			continue
 		case has.catalog.list[name].coo != c.origin:
 			refused = append(refused, fmt.Sprintf("%s is in catalog %s", name, has.catalog.origin))
 			continue
-		case has.label == e.label:
+		case has.label == e.label: // its data moves with it, unless it is reset
 			add.before = cmp.Or(has.copy, has.before)
 		}
 		members[name] = add

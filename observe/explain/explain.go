@@ -240,7 +240,8 @@ func (r *record) observeView(q *dns.Query, c *dns.Chain, met bool) {
 	r.add(q, s)
 }
 
-// EndStep implements [dns.Trace].
+// EndStep implements [dns.Trace]. Next is the verdict of a handler that passes the query on, whose step is "failed"
+// until then, and later the end of its FinishDNS.
 func (r *record) EndStep(q *dns.Query, index int, v dns.Verdict) {
 	s := r.last(q.Depth(), index)
 	switch {

@@ -86,6 +86,7 @@ func (t *top) mayGrow() bool {
 
 // count counts memory that c has got. If there is none left, it drops the key with the lowest count,
 // but c, for good: a key in its place would have to begin at 0, and be the next one to be dropped.
+// A new c is at the end of the heap, or in the place of the lowest count, and add moves it afterwards.
 func (t *top) count(c *counter, bytes int64) {
 	if bytes <= 0 || t.memory.grow(bytes, false) {
 		return

@@ -78,7 +78,7 @@ func (k *Kernel) pass(elements []Element, jobs []job, result []Result) (again []
 			again = append(again, job{index: j.index})
 		case removed[i] != 0:
 			result[j.index].Problem = explain(removed[i])
-		default:
+		default: // the kernel has undone it, if another one has failed
 			again = append(again, j)
 		}
 	}
