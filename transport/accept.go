@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -23,7 +24,7 @@ import (
 // a goroutine for each.
 func (l *Listener) accept() {
 	defer l.accepting.Done()
-	t := acceptErrors{l: l}
+	t := acceptErrors{log: l.o.Log, address: l.addr}
 	for {
 		tcp, err := l.tcp.Accept()
 		switch {
@@ -80,7 +81,8 @@ func (netSocket) cork()                       {}
 // makes the caller wait: open connections continue, and free descriptors when they
 // end.
 type acceptErrors struct {
-	l         *Listener
+	log       *slog.Logger
+	address   any
 	lastError time.Time // zero if accepting works
 	pause     time.Duration
 }
@@ -88,7 +90,7 @@ type acceptErrors struct {
 // succeeded records that a connection was accepted.
 func (t *acceptErrors) succeeded() {
 	if !t.lastError.IsZero() && time.Since(t.lastError) > time.Second {
-		t.l.o.Log.Info("Accepting TCP connections again", "address", t.l.addr)
+		t.log.Info("Accepting TCP connections again", "address", t.address)
 		t.lastError, t.pause = time.Time{}, 0
 	}
 }
@@ -96,7 +98,7 @@ func (t *acceptErrors) succeeded() {
 // failed records an error and returns how long to wait before the next attempt.
 func (t *acceptErrors) failed(err error) time.Duration {
 	if t.lastError.IsZero() {
-		t.l.o.Log.Error("Accepting TCP connections failed, retrying", "address", t.l.addr, "error", err)
+		t.log.Error("Accepting TCP connections failed, retrying", "address", t.address, "error", err)
 	}
 	t.lastError = time.Now()
 	t.pause = min(max(2*t.pause, 5*time.Millisecond), time.Second)

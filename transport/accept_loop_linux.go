@@ -65,7 +65,7 @@ func openAcceptLoop(l *Listener) *acceptLoop {
 	if !ok || l.o.Portable {
 		return nil
 	}
-	a := &acceptLoop{l: l, errors: acceptErrors{l: l}}
+	a := &acceptLoop{l: l, errors: acceptErrors{log: l.o.Log, address: l.addr}}
 	if err := a.open(tcp); err != nil {
 		l.o.Log.Info("epoll unavailable, using a goroutine for each TCP connection", "error", err)
 		return nil

@@ -160,7 +160,7 @@ func (c *conn) resume() {
 }
 
 // Adopt serves a connection that another process has passed. The listener must have
-// the address on which it was accepted, and keeps the file.
+// the address on which it was accepted, and keeps the file. An error closes it.
 func (l *Listener) Adopt(in Conn) error {
 	if l.tls != nil {
 		_ = in.File.Close()
@@ -185,8 +185,9 @@ func (l *Listener) Adopt(in Conn) error {
 
 	c.in, c.queries, c.messageStart = in.Unread, in.Queries, time.Now()
 	c.asked.Store(in.Queries > 0)
-	if l.admit(c) {
-		c.start()
+	if !l.admit(c) {
+		return errors.New("too many connections")
 	}
+	c.start()
 	return nil
 }

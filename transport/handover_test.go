@@ -116,6 +116,26 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// A connection over the limits of the other process is not adopted.
+func TestAdoptOverLimit(t *testing.T) {
+	before, after := serve(t, "127.0.0.1", Options{}), serve(t, "127.0.0.1", Options{MaxConnsPerClient: 1})
+	open := dialFrom(t, "127.0.0.2", after.at("127.0.0.1"))
+	defer open.Close()
+	chaintest.Eventually(t, "the connection is accepted", func() bool { return len(after.conns.list()) == 1 })
+	defer dialFrom(t, "127.0.0.2", before.at("127.0.0.1")).Close()
+	chaintest.Eventually(t, "the other connection is accepted", func() bool { return len(before.conns.list()) == 1 })
+
+	adopted := errors.New("not passed")
+	err := before.HandOver(t.Context(), func(c Conn) error {
+		c.File = copyFile(t, c.File)
+		adopted = after.Adopt(c)
+		return nil
+	})
+	if err != nil || adopted == nil || adopted.Error() != "too many connections" || len(after.conns.list()) != 1 {
+		t.Errorf("got errors %v and %v, want that there are too many connections", err, adopted)
+	}
+}
+
 // A connection that has sent a query counts as one that has asked in the other process, too: it yields
 // to new connections after those that have not.
 func TestHandOverKeepsWhoHasAsked(t *testing.T) {

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -27,7 +28,7 @@ type LimitedListener struct {
 // LimitListener returns a listener whose connections have the limits of a table, together with
 // those of other listeners.
 func LimitListener(l net.Listener, t *ConnTable) *LimitedListener {
-	return &LimitedListener{Listener: l, table: t}
+	return &LimitedListener{Listener: l, table: t, log: slog.New(slog.DiscardHandler)}
 }
 
 // Refuse closes new connections of a client, as ClientKey returns it, until a time.
@@ -49,13 +50,20 @@ func (l *LimitedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// Accept closes connections over the limit.
+// Accept closes connections over the limit. It returns an error only after Close: its callers take others for the
+// end of the listener.
 func (l *LimitedListener) Accept() (net.Conn, error) {
+	failures := acceptErrors{log: l.log, address: l.Addr()}
 	for {
 		accepted, err := l.Listener.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return nil, err
 		}
+		if err != nil {
+			time.Sleep(failures.failed(err))
+			continue
+		}
+		failures.succeeded()
 
 		peer := AddrPort(accepted.RemoteAddr()).Addr()
 		policy := l.proxies.Load().policy(peer)

@@ -137,3 +137,28 @@ func TestTurnOfClosedConnection(t *testing.T) {
 		t.Errorf("turns of the client that a closed connection has: got %d, want 0", len(c.turns))
 	}
 }
+
+// Accept ends with the listener, not with an error of the system.
+func TestLimitedListenerAcceptsAfterError(t *testing.T) {
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing := &failingListener{Listener: at}
+	failing.left.Store(2)
+	l := LimitListener(failing, NewConnTable(ConnLimits{}))
+	client, err := net.DialTimeout("tcp", at.Addr().String(), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatalf("got error %v, want a connection", err)
+	}
+	_ = c.Close()
+	_ = l.Close()
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after Close: got error %v, want that the listener is closed", err)
+	}
+}

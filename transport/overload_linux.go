@@ -163,16 +163,15 @@ func (l *Listener) limitClients(sockets []*socketLoad) {
 	defer ticker.Stop()
 	start := time.Now()
 	var report overloadReport
-	for lastDrop := start; time.Since(lastDrop) < overloadEnd; {
+	lastDrop := start
+	for time.Since(lastDrop) < overloadEnd && !l.isUDPStopping() {
 		select {
 		case <-l.udpStopping:
-			lastDrop = time.Time{}
 			continue
 		case <-ticker.C:
 		}
 		if l.proxies.Load().areUsed() { // since a reload
-			lastDrop = time.Time{}
-			continue
+			break
 		}
 
 		stopped, dropped := true, false
@@ -196,7 +195,9 @@ func (l *Listener) limitClients(sockets []*socketLoad) {
 		s.counting.Store(false)
 		_ = s.raw.Control(func(fd uintptr) { detachFilter(int(fd)) })
 	}
-	report.logEnd(l, time.Since(start)-overloadEnd)
+	if time.Since(lastDrop) >= overloadEnd { // else the overload may go on
+		report.logEnd(l, lastDrop.Sub(start))
+	}
 
 	l.overload.mu.Lock()
 	defer l.overload.mu.Unlock()

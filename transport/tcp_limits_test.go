@@ -467,7 +467,7 @@ func TestAcceptErrors(t *testing.T) {
 func TestAcceptErrorsLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := new(logBuffer)
-		a := acceptErrors{l: &Listener{o: Options{Log: slog.New(slog.NewTextHandler(out, nil))}}}
+		a := acceptErrors{log: slog.New(slog.NewTextHandler(out, nil))}
 		check := func(when string, bad, good int) {
 			t.Helper()
 			if b, g := out.count("Accepting TCP connections failed"), out.count("Accepting TCP connections again"); b != bad || g != good {

@@ -148,23 +148,24 @@ type Listener struct {
 	handedOver atomic.Bool // another process serves the sockets
 	reserved   int64       // bytes of the budget, for UDP readers
 
-	limits      atomic.Pointer[Limits]
-	once        sync.Once
-	stopping    follow.Event
-	ctx         context.Context // ends with stopping
-	cancel      context.CancelFunc
-	stopTime    time.Time      // set before stopping is closed
-	lastQuery   time.Duration  // after stopTime, for clients to send their last query; 500 ms
-	udpStopping follow.Event   // closed when UDP is not read any more
-	udpReaders  []*reader      // set by Serve
-	readers     sync.WaitGroup // of UDP
-	loop        *acceptLoop    // nil if each connection has a goroutine
-	accepting   sync.WaitGroup // the goroutine of the acceptLoop, or of accept
-	conns       conns
-	parked      parkedCounter // UDP queries
-	overload    overload      // of the UDP sockets
-	proxies     proxySource
-	removeGauge func() // removes the gauge of conns
+	limits        atomic.Pointer[Limits]
+	once          sync.Once
+	stopping      follow.Event
+	ctx           context.Context // ends with stopping
+	cancel        context.CancelFunc
+	stopTime      time.Time     // set before stopping is closed
+	lastQuery     time.Duration // after stopTime, for clients to send their last query; 500 ms
+	udpStopping   follow.Event  // closed when UDP is not read any more
+	udpReaders    []*reader     // set by Serve
+	wantedReaders int
+	readers       sync.WaitGroup // of UDP
+	loop          *acceptLoop    // nil if each connection has a goroutine
+	accepting     sync.WaitGroup // the goroutine of the acceptLoop, or of accept
+	conns         conns
+	parked        parkedCounter // UDP queries
+	overload      overload      // of the UDP sockets
+	proxies       proxySource
+	removeGauge   func() // removes the gauge of conns
 
 	// Shared by the TCP connections: see tcp.go.
 	start   time.Time
@@ -308,12 +309,12 @@ func (l *Listener) reserveReaders(least int) {
 	wanted := max(l.o.Readers, least)
 	for l.o.Readers = 0; l.o.Readers < wanted; l.o.Readers++ {
 		if err := l.o.Memory.ReserveLeast(memory.Listeners, readerBytes, l.o.Readers, least); err != nil {
-			l.o.Log.Warn("Fewer UDP readers than processors", "address", l.addr, "count", l.o.Readers,
+			l.o.Log.Warn("Fewer UDP readers than wanted", "address", l.addr, "count", l.o.Readers,
 				"wanted", wanted, "error", err)
 			break
 		}
 	}
-	l.reserved = int64(l.o.Readers) * readerBytes
+	l.reserved, l.wantedReaders = int64(l.o.Readers)*readerBytes, wanted
 }
 
 // network returns the name by which package net opens an address of its family only.
@@ -348,8 +349,8 @@ func (l *Listener) Port() *dns.Port { return l.o.Port }
 // Addr returns the address that was opened, with the chosen port.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Readers returns the number of UDP readers.
-func (l *Listener) Readers() int { return l.o.Readers }
+// Readers returns the number of UDP readers that were wanted; there may be fewer for want of memory.
+func (l *Listener) Readers() int { return l.wantedReaders }
 
 // LastQuery returns the time of the last query, or a time before Serve if there was none.
 func (l *Listener) LastQuery() time.Time {

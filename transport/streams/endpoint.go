@@ -56,6 +56,7 @@ type protocol struct {
 	name           string    // for ALPN
 	streams        int64     // one-way streams of the client; -1 is none
 	none, overload closeCode // for connections that are closed without an error, and over a limit
+	rejected       closeCode // for streams that are not read
 }
 
 // activity is the state of an endpoint while it reads its socket.
@@ -66,6 +67,7 @@ type activity struct {
 	cancel    context.CancelFunc
 	grace     context.Context // ends when the connections are closed; after ctx
 	endGrace  context.CancelFunc
+	closing   atomic.Bool
 	running   sync.WaitGroup // goroutines of connections, and accept
 }
 
@@ -96,8 +98,16 @@ func (c closeCode) Error() string { return fmt.Sprintf("%#x", uint64(c)) }
 
 // acceptStreams calls query for each stream until one side ends the connection, or the limit
 // of streams is reached; 0 is no limit. Then it waits until the queries are finished, and
-// closes the connection.
+// closes the connection. query may read, but no longer than the connection may be open.
 func (c *connection) acceptStreams(limit int, query func(*quic.Stream)) {
+	closeWith := func(code closeCode) { _ = c.CloseWithError(quic.ApplicationErrorCode(code), "") }
+	defer context.AfterFunc(c.grace, func() { closeWith(c.protocol.none) })()
+	defer context.AfterFunc(c.ctx, func() {
+		if code, failed := context.Cause(c.ctx).(closeCode); failed {
+			closeWith(code)
+		}
+	})()
+
 	for n := 0; limit == 0 || n < limit; n++ {
 		s, err := c.AcceptStream(c.ctx)
 		if err != nil {
@@ -108,6 +118,7 @@ func (c *connection) acceptStreams(limit int, query func(*quic.Stream)) {
 		query(s)
 	}
 	c.release()
+	c.running.Go(c.rejectStreams)
 
 	code, failed := context.Cause(c.ctx).(closeCode)
 	if !failed {
@@ -115,7 +126,19 @@ func (c *connection) acceptStreams(limit int, query func(*quic.Stream)) {
 		waitFor(c, c.idle)
 		waitFor(c, time.After(c.lastReply-c.Inactive()))
 	}
-	_ = c.CloseWithError(quic.ApplicationErrorCode(code), "")
+	closeWith(code)
+}
+
+// rejectStreams resets streams until the connection is closed: the client may send their queries over another one.
+func (c *connection) rejectStreams() {
+	for {
+		s, err := c.AcceptStream(c.Context())
+		if err != nil {
+			return
+		}
+		s.CancelRead(quic.StreamErrorCode(c.protocol.rejected))
+		s.CancelWrite(quic.StreamErrorCode(c.protocol.rejected))
+	}
 }
 
 // waitFor waits for an event, but not longer than the connection is open.
@@ -223,6 +246,11 @@ func (e *endpoint) config(*quic.ClientInfo) (*quic.Config, error) {
 func (e *endpoint) Serve() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.start()
+}
+
+// start is Serve with the lock held.
+func (e *endpoint) start() {
 	e.sessions.Resume()
 	a := &activity{transport: &quic.Transport{
 		Conn:                e.packets(),
@@ -248,6 +276,10 @@ func (e *endpoint) Serve() {
 func (e *endpoint) accept(a *activity) {
 	for {
 		conn, err := a.listener.Accept(context.Background())
+		if err != nil && !a.closing.Load() {
+			e.o.Log.Error("Reading QUIC packets failed, retrying", "address", e.o.Name, "error", err)
+			time.AfterFunc(restartPause, func() { e.restart(a) })
+		}
 		if err != nil {
 			return
 		}
@@ -268,6 +300,21 @@ func (e *endpoint) accept(a *activity) {
 	}
 }
 
+// restartPause is how long after an error of the socket it is read again.
+const restartPause = time.Second
+
+// restart reads the socket again after an error, unless it has been suspended or closed since.
+func (e *endpoint) restart(a *activity) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.active != a {
+		return
+	}
+	a.endGrace() // quic-go has closed the connections
+	e.end(a)
+	e.start()
+}
+
 // suspend ends the connections, and stops reading the socket. Queries that are being answered have
 // time until grace ends. Clients that connect meanwhile are not answered: they try again.
 func (e *endpoint) suspend(grace context.Context) {
@@ -278,9 +325,15 @@ func (e *endpoint) suspend(grace context.Context) {
 		return
 	}
 
-	e.sessions.Suspend()
-	_ = a.listener.Close()
 	defer context.AfterFunc(grace, a.endGrace)()
+	e.end(a)
+}
+
+// end ends an activity. The lock is held.
+func (e *endpoint) end(a *activity) {
+	e.sessions.Suspend()
+	a.closing.Store(true)
+	_ = a.listener.Close()
 	a.cancel()
 	a.running.Wait()
 	_ = a.transport.Close()

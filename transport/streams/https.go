@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/dns"
@@ -37,6 +38,7 @@ type HTTPS struct {
 	handler  http.Handler
 	requests requests
 	busy     busy
+	stopping atomic.Bool
 	running  sync.WaitGroup
 }
 
@@ -124,7 +126,8 @@ func (l *HTTPS) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), l.o.Grace)
 	defer cancel()
 	_ = l.tcp.Close()
-	l.running.Wait()                     // no more connections
+	l.running.Wait() // no more connections
+	l.stopping.Store(true)
 	l.server.SetKeepAlivesEnabled(false) // they are closed after the next reply
 
 	l.busy.wait(ctx)

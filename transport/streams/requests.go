@@ -178,6 +178,9 @@ func (l *HTTPS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	defer l.requests.end(c, size)
+	if l.stopping.Load() && r.ProtoMajor == 2 {
+		w.Header().Set("Connection", "close") // GOAWAY: the client sends further requests over another connection
+	}
 	l.handler.ServeHTTP(w, r)
 	if rand.IntN(waitingOf) == 0 && r.ProtoMajor == 2 && w.Header()[grpcMessage] == nil {
 		l.requests.await(w, c, size)
