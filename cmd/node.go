@@ -57,7 +57,10 @@ Flags may start with one dash or two. A command line with -localip needs no "nod
 		}
 
 		options.Port = uint16(port)
-		if err := options.SelectCapture(f.Changed("capture")); err != nil {
+		// A worker has the method of the supervisor, which the Corefile may contradict since.
+		if method := supervisor.Passed(); method != "" {
+			options.Capture = method
+		} else if err := options.SelectCapture(f.Changed("capture")); err != nil {
 			return failure{err}
 		}
 		if err := options.Check(); err != nil {
@@ -185,7 +188,11 @@ func (p *program) serveNode(
 	// node at most.
 	o.Port, o.Readers = options.Port, 1
 	count := setupErrors(o.Metrics, worker)
-	f, err := nodecache.NewFollower(options, os.Getenv, planned(o), log, count("configmap"))
+	last := ""
+	if worker != nil {
+		last = worker.LastText()
+	}
+	f, err := nodecache.NewFollower(options, os.Getenv, planned(o), log, count("configmap"), last)
 	if err != nil {
 		return err
 	}
@@ -193,7 +200,14 @@ func (p *program) serveNode(
 
 	r := server.Run{
 		Options: o, Node: true, Read: sameCapture(f.Read, options.Capture, log), Changed: f.Changed(),
-		Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile,
+		Fallback: f.Fallback, Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile,
+	}
+	if worker != nil {
+		r.Accepted = func(text []byte) {
+			if err := worker.KeepText(text); err != nil {
+				log.Warn("Failed to keep the Corefile for another process", "error", err)
+			}
+		}
 	}
 	if !options.Quiet {
 		r.Out = out

@@ -38,6 +38,7 @@ func (p *program) superviseNode(options nodecache.Flags, klog *flags.Klog) error
 
 	exit, err := supervisor.Run(supervisor.Options{
 		Log:      log,
+		Pass:     options.Capture,
 		Restrict: func() error { return restrict(options.Sandbox, log) },
 		Attach:   serveSets(options),
 		Open: func(count func(index int, n uint64)) (supervisor.Capture, error) {

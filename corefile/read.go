@@ -23,6 +23,7 @@ func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 // A Reading is the result of reading a Corefile.
 type Reading struct {
 	Servers []Server
+	Text    []byte // of the Corefile itself
 	Sum     Sum
 	// Err joins all errors. Servers may be incomplete or empty then, as for
 	// Parse.
@@ -90,7 +91,7 @@ func ReadText(file string, text []byte) Reading {
 
 func (s *source) reading(file string, text []byte) Reading {
 	servers, err := s.parse(file, text)
-	return Reading{Servers: servers, Sum: s.sum(text), Err: err}
+	return Reading{Servers: servers, Text: text, Sum: s.sum(text), Err: err}
 }
 
 func (s *source) sum(text []byte) (sum Sum) {

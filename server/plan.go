@@ -85,6 +85,7 @@ type Repeater interface {
 type Plan struct {
 	opts   Options
 	sum    corefile.Sum // of its Corefile; zero if it was not read by a Run
+	text   []byte       // the Corefile, until it is accepted
 	blocks []*config.Block
 	sites  []*site
 	siteAt map[siteKey]*site

@@ -42,6 +42,11 @@ type Run struct {
 	PID int
 	// Supervisor keeps copies of the sockets; it may be nil.
 	Supervisor Supervisor
+	// Accepted is called with the text of each Corefile that serves from then on. It may be nil.
+	Accepted func(text []byte)
+	// Fallback is called if the first Corefile is invalid, and reports whether Read returns the last valid one
+	// of the process whose sockets this one has. The later ones are read as usual. It may be nil.
+	Fallback func() bool
 	// Started is called once the server answers, and Stopping before it stops or once
 	// another process has replaced it. They may be nil.
 	Started, Stopping func()
@@ -74,7 +79,7 @@ func (r *Run) plan(c corefile.Reading) (*Plan, error) {
 		}
 		return nil, err
 	}
-	plan.sum, plan.keep = c.Sum, r.keepSockets
+	plan.sum, plan.text, plan.keep = c.Sum, c.Text, r.keepSockets
 	return plan, nil
 }
 
@@ -190,6 +195,12 @@ func (r *Run) shutDown(ctx context.Context, plan *Plan, quit <-chan struct{}) er
 // before it opens sockets, so that an error about the pidfile is the only one.
 func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 	plan, err := r.Check()
+	if err != nil && r.Fallback != nil && r.Fallback() {
+		r.noteFailure("Invalid Corefile, that of the process before serves", err)
+		seen, unchanged := r.seen, r.unchanged
+		plan, err = r.Check()
+		r.seen, r.unchanged = seen, unchanged // the invalid one is not tried again
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -233,9 +244,18 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 		fmt.Fprintln(r.Out, r.Greeting)
 		r.try(ctx, plan)
 	}
+	r.tellAccepted(plan)
 	call(r.Started)
 	notifySystemd(r.Log)
 	return plan, nil
+}
+
+// tellAccepted calls Accepted: a plan serves.
+func (r *Run) tellAccepted(plan *Plan) {
+	if r.Accepted != nil {
+		r.Accepted(plan.text)
+	}
+	plan.text = nil
 }
 
 func call(f func()) {

@@ -1,6 +1,7 @@
 package nodecache
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha512"
 	"errors"
@@ -46,12 +47,17 @@ type Follower struct {
 	config  config // the last valid one
 	loaded  bool   // there has been a valid one
 	written string // to flags.Corefile
+
+	last     string // the Corefile that the process before has served; "" for none
+	fallback bool   // Read returns it, once
 }
 
 // NewFollower starts a Follower; the caller must call Stop. The flags have passed Check.
-// errors counts invalid ConfigMaps.
+// errors counts invalid ConfigMaps. last is the Corefile that the process before has served, which this one
+// continues; "" for none.
 func NewFollower(
 	f Flags, getenv func(string) string, check func([]corefile.Server) error, log *slog.Logger, errors *metrics.Counter,
+	last string,
 ) (*Follower, error) {
 	served, err := f.source()
 	if err != nil {
@@ -59,7 +65,7 @@ func NewFollower(
 	}
 	w := &Follower{
 		flags: f, getenv: getenv, check: check, log: log, errors: errors,
-		served: served, changed: follow.NewSignal(), reading: follow.NewValue(corefile.Reading{}),
+		last: last, served: served, changed: follow.NewSignal(), reading: follow.NewValue(corefile.Reading{}),
 	}
 	w.watcher = watch.New(w.paths(), watch.Options{Poll: pollInterval, Log: log})
 	w.load()
@@ -98,8 +104,19 @@ func (w *Follower) Stop() {
 // Changed returns a channel that receives a value when Read may return another Corefile.
 func (w *Follower) Changed() <-chan struct{} { return w.changed }
 
-// Read returns the Corefile.
+// Fallback makes the next Read return the Corefile that the process before has served, and reports whether there is
+// one.
+func (w *Follower) Fallback() bool {
+	w.fallback = w.last != ""
+	return w.fallback
+}
+
+// Read returns the Corefile. Read and Fallback are called by one goroutine.
 func (w *Follower) Read() corefile.Reading {
+	if w.fallback {
+		w.fallback = false
+		return corefile.ReadText(cmp.Or(w.served, w.flags.Base), []byte(w.last))
+	}
 	if w.served != "" {
 		return corefile.Read(w.served)
 	}
@@ -134,10 +151,18 @@ func (w *Follower) load() {
 	if err == nil && templateErr == nil {
 		err = w.conflict(template, c)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		w.config, w.loaded = c, true
-	} else {
-		w.refuse(err)
+	case !w.loaded && w.last != "":
+		// The Corefile of the process before has the stub domains and upstreams that were valid.
+		w.refuse(err, "Invalid ConfigMap of kube-dns, the Corefile of the process before stays in use")
+		w.reading.Set(corefile.ReadText(w.flags.Base, []byte(w.last)))
+		return
+	case !w.loaded:
+		w.refuse(err, "Invalid ConfigMap of kube-dns, serving without it")
+	default:
+		w.refuse(err, "Invalid ConfigMap of kube-dns, the previous one stays in use")
 	}
 
 	text := ""
@@ -154,12 +179,8 @@ func (w *Follower) load() {
 }
 
 // refuse counts and logs an invalid ConfigMap.
-func (w *Follower) refuse(err error) {
+func (w *Follower) refuse(err error, message string) {
 	w.errors.Add(1)
-	message := "Invalid ConfigMap of kube-dns, the previous one stays in use"
-	if !w.loaded {
-		message = "Invalid ConfigMap of kube-dns, serving without it"
-	}
 	w.log.Error(message, "configmap", w.flags.ConfigDir, "error", strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 

@@ -254,7 +254,7 @@ func newFollowed(t *testing.T, template string, check func([]corefile.Server) er
 	f.Base, f.Corefile, f.ConfigDir = filepath.Join(dir, "Corefile.base"), filepath.Join(dir, "Corefile"), filepath.Join(dir, "kube-dns")
 	put(t, f.Base, template)
 	errors := new(metrics.Registry).Counter("errors", "Errors.")
-	w, err := NewFollower(f, environment, check, slog.New(slog.DiscardHandler), errors)
+	w, err := NewFollower(f, environment, check, slog.New(slog.DiscardHandler), errors, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func TestFollowerUnchangedCorefile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewFollower(f.flags, environment, accept, slog.New(slog.DiscardHandler), f.errors)
+	w, err := NewFollower(f.flags, environment, accept, slog.New(slog.DiscardHandler), f.errors, "")
 	if err != nil {
 		t.Fatal(err)
 	}

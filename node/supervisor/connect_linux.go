@@ -30,6 +30,9 @@ type request struct {
 	reply chan handover.Message
 }
 
+// Passed returns Options.Pass of the supervisor, before Connect; "" if the process is not a worker.
+func Passed() string { return os.Getenv(environment) }
+
 // Connect connects to the supervisor. It returns nil if the process is not a worker. The
 // process ends when the supervisor ends.
 func Connect() (*Worker, error) {
@@ -142,6 +145,12 @@ func (w *Worker) Keep(sockets []*os.File) error {
 	}
 	return err
 }
+
+// KeepText keeps a text for the next worker, for which it is LastText.
+func (w *Worker) KeepText(text []byte) error { return w.page.keep(text) }
+
+// LastText returns the text of KeepText of the workers before, "" if there is none.
+func (w *Worker) LastText() string { return w.page.kept() }
 
 // Beat records that the worker makes progress.
 func (w *Worker) Beat() { w.page.beat.Store(monotonic()) }

@@ -1,7 +1,10 @@
 package supervisor
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"runtime/debug"
 	"sync/atomic"
@@ -47,6 +50,30 @@ func mapPage(f *os.File) (page, error) {
 }
 
 func (p page) close() { _ = p.file.Close() }
+
+// keep replaces the text behind the page. It has its hash before it: a worker may end while it writes.
+func (p page) keep(text []byte) error {
+	begin, sum := int64(unsafe.Sizeof(shared{})), sha256.Sum256(text)
+	if err := p.file.Truncate(begin); err != nil {
+		return err
+	}
+	_, err := p.file.WriteAt(append(sum[:], text...), begin)
+	return err
+}
+
+// kept returns the text of keep, "" if there is none.
+func (p page) kept() string {
+	begin := int64(unsafe.Sizeof(shared{}))
+	b, err := io.ReadAll(io.NewSectionReader(p.file, begin, math.MaxInt64-begin))
+	if err != nil || len(b) < sha256.Size {
+		return ""
+	}
+	text := b[sha256.Size:]
+	if sha256.Sum256(text) != [sha256.Size]byte(b) {
+		return ""
+	}
+	return string(text)
+}
 
 // age returns the age of the last heartbeat.
 func (p page) age() time.Duration { return time.Duration(monotonic() - p.beat.Load()) }

@@ -63,7 +63,7 @@ func Run(o Options, caught func() bool) (Exit, error) {
 	s := &supervisor{
 		Options: o, shared: page.shared, age: page.age,
 		start: func(sockets []socket) (w *worker, err error) {
-			starter.do(func() { w, err = startWorker(page, sockets, o.Attach) })
+			starter.do(func() { w, err = startWorker(page, o.Pass, sockets, o.Attach) })
 			return w, err
 		},
 	}

@@ -10,7 +10,7 @@
 // answer.
 //
 // The two processes share a page of memory with the heartbeat and the numbers of the
-// supervisor's metrics, and exchange messages over a Unix socket, with > from the worker:
+// supervisor's metrics, and a text behind it that one worker keeps for the next, and exchange messages over a Unix socket, with > from the worker:
 //
 //	< socket...   a file each: the sockets that the worker before has used
 //	< end
@@ -57,6 +57,8 @@ type Options struct {
 	// Restrict reduces the privileges of the thread that calls it, from which workers are started:
 	// they begin with its privileges. An error ends Run. It may be nil.
 	Restrict func() error
+	// Pass is passed to workers: see Passed. It is not empty.
+	Pass string
 	// Attach is called for each worker with the end of a connection, whose other end the worker gets by
 	// Attached; on a goroutine of its own, which has all privileges. It returns when the connection ends.
 	// It may be nil.

@@ -19,6 +19,9 @@ func ReleaseMemory() {}
 // A Worker is available on Linux only.
 type Worker struct{}
 
+// Passed returns "".
+func Passed() string { return "" }
+
 // Connect returns nil.
 func Connect() (*Worker, error) { return nil, nil }
 
@@ -33,6 +36,12 @@ func (*Worker) Files() []*os.File { return nil }
 
 // Keep does nothing.
 func (*Worker) Keep([]*os.File) error { return nil }
+
+// KeepText does nothing.
+func (*Worker) KeepText([]byte) error { return nil }
+
+// LastText returns "".
+func (*Worker) LastText() string { return "" }
 
 // Beat does nothing.
 func (*Worker) Beat() {}

@@ -13,7 +13,7 @@ import (
 	"github.com/seamark/seamark/server/handover"
 )
 
-// environment is the variable that makes a process a worker. The descriptors of its
+// environment is the variable that makes a process a worker, and has Options.Pass. The descriptors of its
 // connection to the supervisor, of the shared page and of the other end of what Options.Attach gets follow
 // standard error.
 const environment = "SEAMARK_WORKER"
@@ -65,7 +65,7 @@ func (t thread) do(f func()) {
 }
 
 // startWorker starts the program again, as a worker with copies of the sockets. attach may be nil.
-func startWorker(p page, sockets []socket, attach func(*os.File)) (*worker, error) {
+func startWorker(p page, pass string, sockets []socket, attach func(*os.File)) (*worker, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket for the worker: %w", err)
@@ -92,7 +92,7 @@ func startWorker(p page, sockets []socket, attach func(*os.File)) (*worker, erro
 	// A process group of its own: a terminal sends signals to that of the supervisor, which
 	// passes them.
 	pid, err := syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
-		Env:   append(os.Environ(), environment+"=1"),
+		Env:   append(os.Environ(), environment+"="+pass),
 		Files: files,
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL, PidFD: &pidFD},
 	})

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -283,18 +284,13 @@ func TestNodeWorkerStopped(t *testing.T) {
 func TestNodeWorkerCrashLoop(t *testing.T) {
 	long(t)
 	n := newTestNode(t)
+	base, text := n.template()
+	imported := filepath.Join(filepath.Dir(base), "imported")
+	write(t, imported, "")
+	write(t, base, text+"import "+imported+"\n")
 	p := n.start()
-	base := ""
-	for i, arg := range n.args {
-		if arg == "-basecorefile" {
-			base = n.args[i+1]
-		}
-	}
-	text, err := os.ReadFile(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, base, "invalid {\n")
+	write(t, imported, "invalid {\n") // also for the Corefile that was valid
+	write(t, base, text+"import "+imported+"\n# changed\n")
 	n.eventually("error about the Corefile", p, func() bool { return strings.Contains(p.log.String(), "Reload failed") })
 	n.answered(n.dial("udp", clusterDNS), byNode) // with the old one
 	if err := syscall.Kill(n.worker(p, 0), syscall.SIGKILL); err != nil {
@@ -306,10 +302,76 @@ func TestNodeWorkerCrashLoop(t *testing.T) {
 	if log := p.log.String(); !strings.Contains(log, "Closed the gate") {
 		t.Errorf("got log\n%s\nwant that the gate was closed", log)
 	}
-	write(t, base, string(text))
+	write(t, imported, "")
 	n.eventually("answer of the node", p, func() bool { return answer(n.dial("udp", clusterDNS), 100*time.Millisecond) == byNode })
 	n.end(p, syscall.SIGTERM)
 	n.without(p, nodeDNS, clusterDNS, cluster6)
+}
+
+// template returns the file of the template of the Corefile, and its text.
+func (n *testNode) template() (file, text string) {
+	n.t.Helper()
+	file = n.args[slices.Index(n.args, "-basecorefile")+1]
+	b, err := os.ReadFile(file)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return file, string(b)
+}
+
+// When a worker ends, the next one serves the Corefile that was valid last, as the other would have done, and the
+// present one once it is valid.
+func TestNodeWorkerKeepsValidCorefile(t *testing.T) {
+	long(t)
+	for _, c := range []struct {
+		name, file, text, log string
+	}{
+		{"invalid Corefile", "Corefile.base", "invalid {\n", "Reload failed"},
+		{"another capture", "Corefile.base", "CHANGED", "Changed directive has no effect"},
+		{"invalid ConfigMap", "kube-dns/stubDomains", "{", "Invalid ConfigMap of kube-dns, the previous one stays in use"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newTestNode(t)
+			base, text := n.template()
+			dir := filepath.Dir(base)
+			if err := os.Mkdir(filepath.Join(dir, "kube-dns"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "kube-dns/stubDomains"), `{"stub.example": ["192.0.2.53"]}`)
+			p := n.start()
+			changed := strings.ReplaceAll(c.text, "CHANGED", strings.Replace(text, "{\n", "{\n    capture none\n", 1))
+			write(t, filepath.Join(dir, c.file), changed)
+			n.eventually(c.log, p, func() bool { return strings.Contains(p.log.String(), c.log) })
+
+			for range 2 { // the worker of a worker, too
+				old := n.worker(p, 0)
+				if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				n.worker(p, old)
+				n.answered(n.dial("udp", nodeDNS), byNode)
+			}
+			if log := p.log.String(); strings.Contains(log, "Closed the gate") {
+				t.Errorf("got log\n%s\nwant a worker that serves", log)
+			}
+			if metrics := n.metrics(p); c.name == "invalid Corefile" && !strings.Contains(metrics, "\ncoredns_reload_failed_total 1\n") {
+				t.Errorf("metrics: got\n%s\nwant a failed reload", metrics)
+			}
+			generated, err := os.ReadFile(filepath.Join(dir, "Corefile"))
+			if err != nil || c.name == "invalid ConfigMap" && !strings.Contains(string(generated), "stub.example") {
+				t.Errorf("Corefile: got %s, error %v; want the stub domain of before", generated, err)
+			}
+
+			write(t, base, text)
+			write(t, filepath.Join(dir, "kube-dns/stubDomains"), "{}")
+			n.eventually("new Corefile", p, func() bool {
+				b, err := os.ReadFile(filepath.Join(dir, "Corefile"))
+				return err == nil && !strings.Contains(string(b), "stub.example")
+			})
+			n.answered(n.dial("udp", clusterDNS), byNode)
+			n.end(p, syscall.SIGTERM)
+		})
+	}
 }
 
 // Process after process takes over while pods send queries: none is lost.
