@@ -219,3 +219,143 @@ func TestPreferPositiveVerify(t *testing.T) {
 		})
 	}
 }
+
+// An expired entry is not given after a newer answer, also if that may not be stored. It is after a failure, after a
+// part of an answer and, with prefer_positive, if it alone has records of the queried type.
+func TestServeStaleNotAfterNewerAnswer(t *testing.T) {
+	denied := answerWith(wire.NXDomain, ";\n"+soa)
+	truncated := func(q *dns.Query, n int) error { q.TC = true; return addressAnswer(300)(q, n) }
+	for _, test := range []struct {
+		name, options     string
+		expired, newer    func(q *dns.Query, n int) error
+		removed, positive bool // without and with prefer_positive
+	}{
+		{"NXDOMAIN without SOA record", "", addressAnswer(300), answerWith(wire.NXDomain, ""), true, false},
+		{"NODATA without SOA record", "", addressAnswer(300), answerWith(wire.NoError, ""), true, false},
+		{"NXDOMAIN with disable", "disable denial", addressAnswer(300), denied, true, false},
+		{"NXDOMAIN without room", "denial 0", addressAnswer(300), denied, true, false},
+		{"NXDOMAIN after NXDOMAIN", "", denied, answerWith(wire.NXDomain, ""), true, true},
+		{"TTL 0", "success 1024 3600 0", addressAnswer(300), addressAnswer(0), true, true},
+		{"records without room", "success 0", denied, addressAnswer(300), true, true},
+		{"records with disable", "disable success", denied, addressAnswer(300), true, true},
+		{"SERVFAIL", "", addressAnswer(300), answerWith(wire.ServFail, ""), false, false},
+		{"REFUSED", "", addressAnswer(300), answerWith(wire.Refused, ""), false, false},
+		{"truncated", "", addressAnswer(300), truncated, false, false},
+	} {
+		for _, mode := range []string{"immediate", "verify"} {
+			for policy, removed := range map[string]bool{"": test.removed, "serve_stale_policy prefer_positive": test.positive} {
+				t.Run(test.name+" "+mode+" "+policy, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						w := newHarness(t, staleFile+"1h "+mode+"\n"+policy+"\n"+test.options+"\n}\n upstream a\n}\n")
+						u := w.upstreams["a"]
+						query := newQuery("www.example.org", mdns.TypeA)
+						u.answer = test.expired
+						old, _ := w.ask(query)
+						time.Sleep(300 * time.Second)
+						u.answer = test.newer
+						w.ask(query)
+						synctest.Wait()
+						u.answer = func(*dns.Query, int) error { return errors.New("no reply") }
+						time.Sleep(10 * time.Second)
+						r, _ := w.ask(query)
+						synctest.Wait()
+						u.wantQueries(t, 3)
+						if stale := r.Rcode == old.Rcode && len(r.Answer) == len(old.Answer); stale == removed {
+							t.Errorf("%v after the newer answer: got\n%v\nwant the expired entry %v", query.Question, r, !removed)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// An expired entry is not given after a newer answer for which there is no memory.
+func TestServeStaleNotAfterLargeAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHarness(t, staleFile+"1h\n}\n upstream a\n}\n")
+		u := w.upstreams["a"]
+		query := newQuery("www.example.org", mdns.TypeA)
+		w.ask(query)
+		time.Sleep(300 * time.Second)
+		w.caches[0].scope.memory = 1
+		w.ask(query)
+		synctest.Wait()
+		if r, inline := w.ask(query); inline || len(r.Answer) != 1 || r.Answer[0].Header().Ttl != 300 {
+			t.Errorf("%v after the newer answer: got inline %v and\n%v\nwant one of the upstream", query.Question, inline, r)
+		}
+		u.wantQueries(t, 3)
+	})
+}
+
+// A fresh entry stays when it is refreshed early and the newer answer may not be stored.
+func TestPrefetchKeepsFreshEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHarness(t, ".:53 {\n cache {\n prefetch 1 1h 50%\n}\n upstream a\n}\n")
+		u := w.upstreams["a"]
+		query := newQuery("www.example.org", mdns.TypeA)
+		w.ask(query)
+		u.answer = answerWith(wire.NXDomain, "")
+		for range 2 {
+			time.Sleep(140 * time.Second)
+			w.ask(query)
+			synctest.Wait()
+		}
+		u.wantQueries(t, 2)
+		if r, inline := w.ask(query); !inline || len(r.Answer) != 1 {
+			t.Errorf("%v: got inline %v and\n%v\nwant the fresh entry", query.Question, inline, r)
+		}
+		time.Sleep(20 * time.Second)
+		if r, _ := w.ask(query); r.Rcode != mdns.RcodeNameError {
+			t.Errorf("%v after the entry has expired: got\n%v\nwant NXDOMAIN", query.Question, r)
+		}
+	})
+}
+
+// A query for which there is no place to wait gets the stale answer that it would verify. Without an entry it is
+// SERVFAIL, also if it would wait for an equal one.
+func TestServeStaleVerifyWithoutPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHarness(t, staleFile+"1h verify\n}\n upstream a\n}\n")
+		full := false
+		w.lots[0].Room = func(places int64) int64 {
+			if full {
+				return 0
+			}
+			return places
+		}
+		u := w.upstreams["a"]
+		known, unknown := withOptions(newQuery("www.example.org", mdns.TypeA), false), newQuery("new.example.org", mdns.TypeA)
+		w.ask(known)
+		time.Sleep(300 * time.Second)
+		u.block = make(chan struct{})
+		w.send(unknown) // waits
+
+		full = true
+		for range 2 {
+			r, inline := w.ask(known)
+			if !inline || len(r.Answer) != 1 || r.Answer[0].Header().Ttl != 0 {
+				t.Fatalf("%v: got inline %v and\n%v\nwant the stale answer", known.Question, inline, r)
+			}
+			if o := r.IsEdns0().Option; len(o) != 1 || o[0].(*mdns.EDNS0_EDE).InfoCode != mdns.ExtendedErrorCodeStaleAnswer {
+				t.Errorf("%v: got options %v, want the extended error of a stale answer", known.Question, o)
+			}
+			if r, inline := w.ask(unknown); !inline || r.Rcode != mdns.RcodeServerFailure {
+				t.Errorf("%v: got inline %v and\n%v\nwant SERVFAIL", unknown.Question, inline, r)
+			}
+		}
+		if got := w.metric(`coredns_cache_served_stale_total{server="dns://:53",zones=".",view=""}`); got != "2" {
+			t.Errorf("got %s stale answers, want 2", got)
+		}
+
+		full = false
+		close(u.block)
+		if r := <-w.sent; len(r.Answer) != 1 {
+			t.Errorf("%v, which waited: got\n%v\nwant one record", unknown.Question, r)
+		}
+		if r, inline := w.ask(known); inline || len(r.Answer) != 1 || r.Answer[0].Header().Ttl != 300 {
+			t.Errorf("%v with room again: got inline %v and\n%v\nwant the new answer", known.Question, inline, r)
+		}
+		u.wantQueries(t, 3)
+	})
+}
