@@ -140,6 +140,59 @@ func TestInterceptorAboveResolver(t *testing.T) {
 	}
 }
 
+// A standIn is an interceptor that waits, and answers a query for which there is no place.
+type standIn struct{ *interceptor }
+
+func (h standIn) FinishDNS(q *Query) {
+	h.interceptor.FinishDNS(q)
+	if _, unparked := errors.AsType[ParkingError](q.Err); unparked {
+		q.RCode, q.Err = wire.NoError, nil
+		addresses(1)(q)
+	}
+}
+
+// subAwaiter is an Awaiter that needs the answer to a sub-query for another name.
+type subAwaiter struct{ awaitingNext }
+
+func (subAwaiter) Resolve(ctx context.Context, q *Query) error {
+	q.FollowCNAME(q.ResolveSubQuery(ctx, []byte("\x03sub\x00"), wire.TypeA))
+	return nil
+}
+
+// An Interceptor that waits may answer if there is no place for the query: FinishDNS is called once, at any place of
+// the query in its chain, before those of the handlers above.
+func TestInterceptorWithoutPlace(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		room  int // an Awaiter has a place in a lot for one query, and no stack
+		above any // in the chain
+		sub   bool
+	}{
+		{"client's query", 0, serve(next), false},
+		{"below an Awaiter", 1, awaitingNext{}, false},
+		{"sub-query of an Awaiter", 1, subAwaiter{}, true},
+	} {
+		var path []string
+		h := standIn{&interceptor{to: &path, intercept: func(*Query) Verdict { return Wait }, resolve: func(context.Context, *Query) error { return errTest }}}
+		below := []any{trace{"above", &path, next}, h, resolve(func(context.Context, *Query) error { return errTest })}
+		routes := map[string]*Chain{".": chain(append([]any{test.above}, below...)...)}
+		if test.sub {
+			routes = map[string]*Chain{".": chain(test.above), "sub.": chain(below...)}
+		}
+		r := newRig(t, test.room, routes)
+		if m := r.answer(newQuery("example.org", 1)); m.Rcode != int(wire.NoError) || len(m.Answer) != 1 {
+			t.Errorf("%s: got %v, want one record", test.name, m)
+		}
+		if want := []string{"down above", "down interceptor", "intercept", "up interceptor", "up above"}; !slices.Equal(path, want) {
+			t.Errorf("%s:\n got %q\nwant %q", test.name, path, want)
+		}
+		r.lot.Close(t.Context())
+		if n := r.lot.used.Load(); n != 0 {
+			t.Errorf("%s: %d places are in use after the reply, want none", test.name, n)
+		}
+	}
+}
+
 // An Interceptor is not called if a handler below it has changed the question, and
 // is called if a handler above it has.
 func TestInterceptorChangedQuestion(t *testing.T) {
