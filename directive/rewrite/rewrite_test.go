@@ -162,6 +162,45 @@ func TestGroupsNotExpandedTwice(t *testing.T) {
 	}
 }
 
+// aliasAnswers answers for new.example with an address, and for other names with a CNAME record of old.example. Each of
+// the two answers may be cacheable.
+type aliasAnswers struct {
+	aliasCacheable, targetCacheable bool
+	observed                        chan bool // whether the client's answer is cacheable
+}
+
+func (h *aliasAnswers) ServeDNS(q *seamark.Query) seamark.Verdict {
+	if wire.Name(q.Name()).String() == "new.example." {
+		q.Cacheable = h.targetCacheable
+		q.Answer.Append(wire.Answers, wire.AppendAddress(nil, wire.OwnerIsQuestion, 60, netip.IPv6Loopback()), 1)
+		return seamark.Done
+	}
+	q.Cacheable = h.aliasCacheable
+	target := name("old.example")
+	record := wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeCNAME, 60, len(target))
+	q.Answer.Append(wire.Answers, append(record, target...), 1)
+	return seamark.Done
+}
+
+func (h *aliasAnswers) ObserveDNS(q *seamark.Query) { h.observed <- q.Cacheable }
+
+// An answer to which a cname rule adds own data of this server is not cached, nor is one whose alias is own data.
+func TestCNAMECacheable(t *testing.T) {
+	for _, alias := range []bool{false, true} {
+		for _, target := range []bool{false, true} {
+			h := &aliasAnswers{alias, target, make(chan bool, 1)}
+			r := newTestBlock(t, ".:53 {\nrewrite cname exact old.example. new.example.\n}", h)
+			m := chaintest.Unpack(t, r.Serve(wire.AppendRequest(nil, 1, 0, name("www.example"), wire.TypeAAAA), seamark.UDP))
+			if len(m.Answer) != 2 {
+				t.Fatalf("www.example. AAAA: got\n%v\nwant two records", m)
+			}
+			if got := <-h.observed; got != (alias && target) {
+				t.Errorf("alias cacheable %v, target %v: got an answer that is cacheable %v, want %v", alias, target, got, alias && target)
+			}
+		}
+	}
+}
+
 // A query that matches no rule allocates nothing.
 func TestAllocations(t *testing.T) {
 	r := newTestBlock(t, `.:53 {
