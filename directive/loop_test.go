@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
@@ -26,6 +27,8 @@ type probedForward struct {
 	probes            []wire.Name
 	excludedUpstreams map[string]bool
 }
+
+func (p *probedForward) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
 
 func (p *probedForward) From() wire.Name { return wire.Root }
 
@@ -215,6 +218,49 @@ func TestLoopForgedQueries(t *testing.T) {
 		synctest.Wait()
 		if p.excluded("192.0.2.1:53") || p.excluded("192.0.2.2:53") || log.String() != "" {
 			t.Errorf("got excluded upstreams %v and log %q, want neither", p.excludedUpstreams, log.String())
+		}
+	})
+}
+
+// A reload keeps an upstream excluded that is silent meanwhile, and its metric, as does the next reload. The upstream is
+// included once it answers.
+func TestLoopReloadKeepsExcluded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const to, other = "192.0.2.1:53", "192.0.2.2:53"
+		const series = `seamark_loop_detected{server="dns://:53",zone=".",to="192.0.2.1:53"} 1`
+		p := startLoop(t, &syncBuffer{}, map[string]string{to: "loops", other: "answers"})
+		synctest.Wait()
+		start := config.NewStart(t.Context(), nil)
+		_, _ = config.Keep(start, p.loop, func() (*Loop, error) { return p.loop, nil })
+		defer func() { start.Stop() }()
+
+		var r *testBlock
+		for range 2 {
+			p = &probedForward{behaviour: map[string]string{to: "silent", other: "silent"}, changed: make(chan struct{}), excludedUpstreams: map[string]bool{}}
+			b, err := plan(t, ".:53 {\nloop\n}", p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start = config.NewStart(t.Context(), start)
+			if err := b.Started(start); err != nil {
+				t.Fatal(err)
+			}
+			if !p.excluded(to) {
+				t.Errorf("before the new plan serves: got %s not excluded, want excluded", to)
+			}
+			b.Swapped()
+			start.Commit()
+			time.Sleep(2 * loopRecheckInterval)
+			r = &testBlock{t: t, block: b}
+			if got := r.metrics("seamark_loop_detected"); !p.excluded(to) || p.excluded(other) || got != series+"\n" {
+				t.Errorf("silent upstreams: got excluded %v and metrics\n%s\nwant %s", p.excludedUpstreams, got, series)
+			}
+		}
+
+		p.setUpstream(to, "answers")
+		time.Sleep(2 * loopRecheckInterval)
+		if got := r.metrics("seamark_loop_detected"); p.excluded(to) || got != "" {
+			t.Errorf("%s answers again: got excluded %v and metrics\n%s\nwant neither", to, p.excludedUpstreams, got)
 		}
 	})
 }
