@@ -141,6 +141,48 @@ func TestLoadbalanceReload(t *testing.T) {
 	})
 }
 
+// A reload while the file is missing keeps the last good weights, also with reload 0, as does the next reload. A new file
+// applies, and one for another file name does not.
+func TestLoadbalanceReloadWithoutFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "weights")
+	var start *config.Start
+	t.Cleanup(func() { start.Stop() })
+	wantWeight := func(name, period, want string) {
+		t.Helper()
+		b, err := plan(t, ".:53 {\nloadbalance weighted "+filepath.Join(dir, name)+" {\nreload "+period+"\n}\n}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		start = config.NewStart(context.Background(), start)
+		if err := b.Started(start); err != nil {
+			t.Fatal(err)
+		}
+		start.Commit()
+		w := config.Find[*Loadbalance](b)[0].weights
+		if got := fmt.Sprint((*w.current.Load())["\x03www\x07example\x03org\x00"][netip.MustParseAddr("192.0.2.1")]); got != want {
+			t.Errorf("%s with reload %s: got weight %s, want %s", name, period, got, want)
+		}
+	}
+	write := func(weight string) {
+		if err := os.WriteFile(file, []byte("www.example.org\n192.0.2.1 "+weight+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	write("7")
+	wantWeight("weights", "0", "7")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	for _, period := range []string{"0", "0", "1h", "0"} {
+		wantWeight("weights", period, "7")
+	}
+	write("8")
+	wantWeight("weights", "0", "8")
+	wantWeight("others", "0", "0")
+}
+
 func TestLoadbalanceErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weights")
 	if err := os.WriteFile(file, []byte("www.example.org\n192.0.2.1 1\n"), 0o600); err != nil {
