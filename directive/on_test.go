@@ -3,10 +3,13 @@
 package directive
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,6 +19,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/sys/processgroup"
 )
 
 // Words are those of the module that CoreDNS uses, github.com/flynn/go-shlex.
@@ -114,6 +118,53 @@ func TestOnBackground(t *testing.T) {
 	r.start.Stop()
 	gone(t, pids[0])
 	gone(t, pids[1])
+}
+
+// Stop of a command that has ended sends no signal if no process of its group is left, since the kernel may have given
+// its ID to others: here to cat.
+func TestOnBackgroundEndedSendsNoSignal(t *testing.T) {
+	c, err := startBackground([]string{"true"}, func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-c.ended
+
+	other := exec.CommandContext(t.Context(), "cat")
+	processgroup.Set(other)
+	in, err := other.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close(); _ = other.Wait() }()
+
+	c.Process = other.Process
+	c.Stop()
+	_, _ = io.WriteString(in, "alive\n")
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "alive\n" {
+		t.Errorf("the process with the ID of a command that has ended: got %q, error %v, want it alive", line, err)
+	}
+}
+
+// Stop of a command that has ended kills the processes that it has left.
+func TestOnBackgroundEndedLeavesProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	file := filepath.Join(t.TempDir(), "pids")
+	c, err := startBackground([]string{"sh", "-c", "sleep 60 & echo $! > " + file}, func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-c.ended
+	c.Stop()
+	gone(t, lines(t, file, 1)[0])
 }
 
 // A command of startup that fails, or that takes too long, fails the start. At the deadline
