@@ -49,6 +49,9 @@ func (c *client) fetch(
 	defer cancel()
 
 	origin, old := s.copy.origin, s.zone
+	if s.foreign {
+		old = nil
+	}
 	if old != nil {
 		differences := newIncoming(origin, old, true)
 		differences.sent = sent{keep: s.copy.sends.Load(), journal: s.journal}

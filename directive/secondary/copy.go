@@ -42,6 +42,8 @@ type zoneCopy struct {
 	last      *schedule    // the state of run after it has ended
 	metrics   *zoneMetrics // of the zone, or of a member's catalog; nil without
 	made      time.Time
+	foreign   bool        // the file has what other primaries have sent, and is not read
+	yields    atomic.Bool // another copy writes the file
 
 	current atomic.Pointer[zone.Zone] // nil without data, and after it has expired
 	history atomic.Pointer[version]   // the same version, or the next one, with its history
@@ -144,6 +146,7 @@ func releaseGarbage() {
 type schedule struct {
 	copy       *zoneCopy
 	zone       *zone.Zone // the last version, also after it has expired
+	foreign    bool       // other primaries have sent it: see takeOver
 	journal    zone.Journal
 	session    session
 	checked    time.Time  // the last time that a primary answered
@@ -230,6 +233,7 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time
 	switch {
 	case z != nil:
 		s.journal = s.journalTo(z, in).Within(c.room.journal)
+		s.foreign = false
 		s.install(z)
 		s.unsaved = true
 		s.logTransfer(from, z, in)
@@ -279,7 +283,7 @@ func (s *schedule) scheduleRetry(errs []error) {
 		if errors.Is(err, errBudget) {
 			s.copy.share.await(s.copy.notify)
 		}
-	case s.zone == nil || s.copy.follows() > 0:
+	case s.zone == nil || s.foreign || s.copy.follows() > 0:
 		s.next = time.Now().Add(jitter(s.retry))
 		s.retry = min(2*s.retry, lastRetry)
 	default:

@@ -63,6 +63,9 @@ func (s *schedule) save() {
 		return
 	}
 	defer done()
+	if c.yields.Load() {
+		return
+	}
 
 	s.unsaved = false
 	if err := c.writeFile(s.zone, s.checked); err != nil {
@@ -97,7 +100,7 @@ func (s *schedule) load() {
 		c.log.Warn("secondary: Ignored zone of another process", "zone", c.origin, "error", err)
 	}
 
-	if c.file == "" {
+	if c.file == "" || c.foreign {
 		return
 	}
 	z, checked, err := c.readFile()

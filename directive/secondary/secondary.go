@@ -47,6 +47,7 @@ type servedZone struct {
 	expires   time.Duration
 	use       corefile.Directive
 	copy      *zoneCopy // set at the start
+	isNew     bool      // no plan before has had the copy
 	shared    *sharedZone
 
 	memberOption

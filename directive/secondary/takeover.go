@@ -18,16 +18,24 @@ func (s *schedule) takeOver(from *schedule) {
 			s.install(s.zone)
 		}
 	}
-	if s.copy.from != from.copy.from {
-		s.zone, s.unsaved = nil, false // the file has it
-	}
+	s.foreign = from.foreign || s.copy.from != from.copy.from
+}
+
+// sharesFile reports whether another copy is of the same zone and has the same file.
+func (c *zoneCopy) sharesFile(o *zoneCopy) bool {
+	return c.file != "" && c.file == o.file && c.origin == o.origin
 }
 
 // borrow serves the version of the copy that the plan before had with other primaries, or another file,
 // until the zone is transferred. Of several such copies it serves none: they may have been different zones
 // for different clients.
 func (c *zoneCopy) borrow(before []*zoneCopy, budget *memory.Budget) {
-	before = slices.DeleteFunc(before, func(o *zoneCopy) bool { return o.origin != c.origin || o == c })
+	before = slices.DeleteFunc(before, func(o *zoneCopy) bool { return o.origin != c.origin })
+	for _, o := range before {
+		if c.sharesFile(o) {
+			o.yields.Store(true) // its last version would replace a newer one
+		}
+	}
 	if len(before) != 1 {
 		return
 	}
