@@ -94,6 +94,8 @@ func TestAnswerCostOfHugeObjects(t *testing.T) {
 		}))}, "BOMB A, BOMB SRV, _p1._tcp.BOMB SRV, 10-1-134-159.BOMB A"},
 		{"1,000 slices with 20 ports each", append([]cluster.Object{bomb}, slices...), "_s999-1._tcp.BOMB SRV, _x._tcp.BOMB A, BOMB SRV, BOMB A, 10-0-39-15.BOMB A, 15.39.0.10.in-addr.arpa PTR"},
 		{"2,000 Services of one address", sameAddr, "1.0.0.10.in-addr.arpa PTR, 1.0.0.10.in-addr.arpa A, cluster.local NS, ns.dns.cluster.local A"},
+		{"no topology zones, one slice", []cluster.Object{bomb, sliceOf("bomb-1", few, clustertest.Packed(most, plainEndpoint))}, "zone-2.pin._zone.BOMB A, zone-2.pin._zone.BOMB SRV, zone-2.prefer._zone.BOMB A"},
+		{"no ports beside some", []cluster.Object{bomb, sliceOf("bomb-1", nil, clustertest.Packed(most, plainEndpoint)), sliceOf("bomb-2", few, clustertest.Packed(1, func(int) cluster.Endpoint { return plainEndpoint(most) }))}, "BOMB SRV, _p1._tcp.BOMB SRV"},
 		{"topology zones", []cluster.Object{bomb, sliceOf("bomb-1", few, clustertest.Packed(most, zoned))}, "zone-2.pin._zone.BOMB A, zone-2.pin._zone.BOMB AAAA, zone-9.pin._zone.BOMB A, zone-9.prefer._zone.BOMB A"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/test/chaintest"
+	"github.com/seamark/seamark/test/clustertest"
 )
 
 // newSnapshotFile returns a file of a synced index with one Service, and its log.
@@ -169,6 +170,37 @@ func TestSnapshotFileDuringHandover(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The file is written again after a change of a pod that is in no record, such as of a label, and not after the same
+// pod again.
+func TestSnapshotFileOfPods(t *testing.T) {
+	f, _ := newSnapshotFile(t)
+	pod := func(app string) *cluster.Pod {
+		p := clustertest.Pod("unknown", "web-1", false, "10.0.0.1") // it counts in no serial number
+		p.Labels = cluster.NewLabels(map[string]string{"app": app})
+		return p
+	}
+	for _, c := range []struct {
+		what   string
+		change func()
+		want   bool
+	}{
+		{"nothing", func() {}, false},
+		{"a pod", func() { f.source.Put(cluster.Pods, pod("")) }, true},
+		{"the same pod", func() { f.source.Put(cluster.Pods, pod("")) }, false},
+		{"a label", func() { f.source.Put(cluster.Pods, pod("web")) }, true},
+		{"another value", func() { f.source.Put(cluster.Pods, pod("db")) }, true},
+		{"the same labels", func() { f.source.Put(cluster.Pods, pod("db")) }, false},
+		{"the end of the pod", func() { f.source.Delete(cluster.Pods, pod("").Key()) }, true},
+	} {
+		if err := f.write(); err != nil {
+			t.Fatal(err)
+		}
+		if c.change(); f.changed() != c.want {
+			t.Errorf("after %s: got a file to write: %v, want %v", c.what, f.changed(), c.want)
+		}
+	}
 }
 
 // An error is logged with what to do, again after growing intervals, and the file is
