@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +17,10 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 func TestCheck(t *testing.T) {
@@ -155,5 +159,33 @@ func TestFollowerPrefixes(t *testing.T) {
 		if got := f.follows(key); got != want {
 			t.Errorf("follows(%s): got %v, want %v", key, got, want)
 		}
+	}
+}
+
+// A changingKV has a new revision before each reply.
+type changingKV struct {
+	clientv3.KV
+	revision int64
+}
+
+func (k *changingKV) Get(_ context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	k.revision++
+	at := clientv3.OpGet(key, options...).Rev()
+	if at == 0 {
+		at = k.revision
+	}
+	return &clientv3.GetResponse{
+		Header: &etcdserverpb.ResponseHeader{Revision: k.revision},
+		Kvs:    []*mvccpb.KeyValue{{Key: []byte(key), Value: fmt.Append(nil, at)}},
+	}, nil
+}
+
+// The keys of all prefixes are of the revision after which they are watched, whatever changes between the reads: a
+// change of one that has been read is watched.
+func TestListAtOneRevision(t *testing.T) {
+	f := Follower{Prefixes: []string{"/a", "/b", "/c"}}
+	now, revision, err := f.list(t.Context(), &clientv3.Client{KV: &changingKV{revision: 7}})
+	if want := map[string]string{"/a": "8", "/b": "8", "/c": "8"}; err != nil || !maps.Equal(now, want) || revision != 8 {
+		t.Errorf("got keys of the revisions %v, %v, to watch after %d, want %v and 8", now, err, revision, want)
 	}
 }
