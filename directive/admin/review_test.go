@@ -287,3 +287,21 @@ func TestPods(t *testing.T) {
 		t.Errorf("got %d requests more for the same client, want none", a.podRequests.Load()-requests)
 	}
 }
+
+// The pods of clients are known after a reload, also while the API server does not list them.
+func TestPodsAfterReload(t *testing.T) {
+	a := newReviewAPI(t)
+	w := a.serve("pods")
+	list := `{"items":[{"metadata":{"namespace":"shop","name":"cart"},"status":{"phase":"Running","podIPs":[{"ip":"127.0.0.1"}]}}]}`
+	a.pods.Store(&list)
+	w.query("www.example.org.shop.svc.cluster.local")
+	w.eventually("/v1/top?by=clients", `"pod": "shop/cart"`)
+
+	a.pods.Store(nil)
+	if err := w.load(strings.Replace(a.corefile("pods"), " whoami\n", " cancel 2s\n whoami\n", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, body := w.request("GET", "/v1/top?by=clients"); !strings.Contains(body, `"pod": "shop/cart"`) {
+		t.Errorf("got %s, want the client's pod", body)
+	}
+}
