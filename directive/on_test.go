@@ -110,10 +110,11 @@ func TestOnBackground(t *testing.T) {
 		t.Skip("it takes more than a second")
 	}
 	file := filepath.Join(t.TempDir(), "pids")
-	r := run(t, strings.ReplaceAll(`.:53 {
-    on startup sh -c 'trap \"\" TERM; sleep 60 & echo $$ $! >> FILE; trap \"exit 0\" TERM; wait' &
-    whoami
-}`, "FILE", file))
+	script := `trap "" TERM; sleep 60 & echo $$ $! >> ` + file + `; trap "exit 0" TERM; wait`
+	if err := os.WriteFile(file+".sh", []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, ".:53 {\n on startup sh "+file+".sh &\n whoami\n}")
 	pids := lines(t, file, 2)
 	r.start.Stop()
 	gone(t, pids[0])
