@@ -200,10 +200,11 @@ func (p *program) serveNode(
 
 	r := server.Run{
 		Options: o, Node: true, Read: sameCapture(f.Read, options.Capture, log), Changed: f.Changed(),
-		Fallback: f.Fallback, Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile,
+		Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile,
 	}
 	if worker != nil {
 		r.Accepted = func(text []byte) {
+			f.Accept()
 			if err := worker.KeepText(text); err != nil {
 				log.Warn("Failed to keep the Corefile for another process", "error", err)
 			}

@@ -35,7 +35,13 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level s
 		return old // the process received a signal to stop
 	}
 	if err != nil {
-		r.noteFailure("Reload failed, the old configuration continues to serve", err)
+		r.failures().Add(1)
+		r.logErrors(slog.LevelError, "Reload failed, the old configuration continues to serve", err)
+		r.Shared.Health.Set(r, "reload", health.Condition{
+			Severity: health.Warning, Alert: "SeamarkReloadFailed",
+			Text: "the last reload failed, and the configuration of before serves: " + firstLine(err),
+			Next: "seamark check",
+		})
 		return old
 	}
 	r.Shared.Health.Clear(r, "reload")
@@ -44,17 +50,6 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level s
 	r.tellAccepted(plan)
 	r.Log.Log(ctx, level, "Reloading complete")
 	return plan
-}
-
-// noteFailure notes that a Corefile cannot be served, and another one is.
-func (r *Run) noteFailure(message string, err error) {
-	r.failures().Add(1)
-	r.logErrors(slog.LevelError, message, err)
-	r.Shared.Health.Set(r, "reload", health.Condition{
-		Severity: health.Warning, Alert: "SeamarkReloadFailed",
-		Text: "the last reload failed, and the configuration of before serves: " + firstLine(err),
-		Next: "seamark check",
-	})
 }
 
 // reloadIfChanged reloads if the Corefile differs from the last one that was

@@ -44,9 +44,6 @@ type Run struct {
 	Supervisor Supervisor
 	// Accepted is called with the text of each Corefile that serves from then on. It may be nil.
 	Accepted func(text []byte)
-	// Fallback is called if the first Corefile is invalid, and reports whether Read returns the last valid one
-	// of the process whose sockets this one has. The later ones are read as usual. It may be nil.
-	Fallback func() bool
 	// Started is called once the server answers, and Stopping before it stops or once
 	// another process has replaced it. They may be nil.
 	Started, Stopping func()
@@ -195,12 +192,6 @@ func (r *Run) shutDown(ctx context.Context, plan *Plan, quit <-chan struct{}) er
 // before it opens sockets, so that an error about the pidfile is the only one.
 func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 	plan, err := r.Check()
-	if err != nil && r.Fallback != nil && r.Fallback() {
-		r.noteFailure("Invalid Corefile, that of the process before serves", err)
-		seen, unchanged := r.seen, r.unchanged
-		plan, err = r.Check()
-		r.seen, r.unchanged = seen, unchanged // the invalid one is not tried again
-	}
 	if err != nil {
 		return nil, err
 	}

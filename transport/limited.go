@@ -22,13 +22,15 @@ type LimitedListener struct {
 	owned   bool // no other listener has the table
 	proxies proxySource
 	log     *slog.Logger
+	failed  acceptErrors
 	timeout time.Duration // for a PROXY header
 }
 
 // LimitListener returns a listener whose connections have the limits of a table, together with
 // those of other listeners.
 func LimitListener(l net.Listener, t *ConnTable) *LimitedListener {
-	return &LimitedListener{Listener: l, table: t, log: slog.New(slog.DiscardHandler)}
+	log := slog.New(slog.DiscardHandler)
+	return &LimitedListener{Listener: l, table: t, log: log, failed: acceptErrors{log: log, address: l.Addr()}}
 }
 
 // Refuse closes new connections of a client, as ClientKey returns it, until a time.
@@ -53,17 +55,16 @@ func (l *LimitedListener) Close() error {
 // Accept closes connections over the limit. It returns an error only after Close: its callers take others for the
 // end of the listener.
 func (l *LimitedListener) Accept() (net.Conn, error) {
-	failures := acceptErrors{log: l.log, address: l.Addr()}
 	for {
 		accepted, err := l.Listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return nil, err
 		}
 		if err != nil {
-			time.Sleep(failures.failed(err))
+			time.Sleep(l.failed.failed(err))
 			continue
 		}
-		failures.succeeded()
+		l.failed.succeeded()
 
 		peer := AddrPort(accepted.RemoteAddr()).Addr()
 		policy := l.proxies.Load().policy(peer)

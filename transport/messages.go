@@ -167,6 +167,7 @@ func ListenTCP(ctx context.Context, addr netip.AddrPort, o Options, most func() 
 		table:    NewConnTable(ConnLimits{Most: most, Descriptors: o.Descriptors, Memory: o.Memory, Metrics: o.Metrics}),
 		owned:    true,
 		log:      o.Log,
+		failed:   acceptErrors{log: o.Log, address: l.addr},
 		timeout:  o.MessageTimeout,
 	}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/compat/flags"
@@ -48,8 +49,9 @@ type Follower struct {
 	loaded  bool   // there has been a valid one
 	written string // to flags.Corefile
 
-	last     string // the Corefile that the process before has served; "" for none
-	fallback bool   // Read returns it, once
+	last     string      // the Corefile that the process before has served; "" for none
+	template string      // that of the first reading, if the ConfigMap was invalid then
+	accepted atomic.Bool // the server serves
 }
 
 // NewFollower starts a Follower; the caller must call Stop. The flags have passed Check.
@@ -104,19 +106,29 @@ func (w *Follower) Stop() {
 // Changed returns a channel that receives a value when Read may return another Corefile.
 func (w *Follower) Changed() <-chan struct{} { return w.changed }
 
-// Fallback makes the next Read return the Corefile that the process before has served, and reports whether there is
-// one.
-func (w *Follower) Fallback() bool {
-	w.fallback = w.last != ""
-	return w.fallback
+// Accept tells that the server serves a Corefile.
+func (w *Follower) Accept() {
+	if !w.accepted.Swap(true) && w.last != "" {
+		w.changed.Send() // it may be the last one
+	}
 }
 
-// Read returns the Corefile. Read and Fallback are called by one goroutine.
+// Read returns the Corefile. Until Accept it is the one that the process before has served, if the present one
+// differs, which that process may have rejected: the server reads the present one next, and says what is wrong.
 func (w *Follower) Read() corefile.Reading {
-	if w.fallback {
-		w.fallback = false
-		return corefile.ReadText(cmp.Or(w.served, w.flags.Base), []byte(w.last))
+	present := w.read()
+	if w.last == "" || w.accepted.Load() || string(present.Text) == w.last {
+		return present
 	}
+	last := corefile.ReadText(cmp.Or(w.served, w.flags.Base), []byte(w.last))
+	if last.Err != nil || w.check(last.Servers) != nil { // an imported file has changed
+		return present
+	}
+	return last
+}
+
+// read returns the Corefile as it is now.
+func (w *Follower) read() corefile.Reading {
 	if w.served != "" {
 		return corefile.Read(w.served)
 	}
@@ -154,8 +166,9 @@ func (w *Follower) load() {
 	switch {
 	case err == nil:
 		w.config, w.loaded = c, true
-	case !w.loaded && w.last != "":
+	case !w.loaded && w.last != "" && (w.template == "" || w.template == template):
 		// The Corefile of the process before has the stub domains and upstreams that were valid.
+		w.template = template
 		w.refuse(err, "Invalid ConfigMap of kube-dns, the Corefile of the process before stays in use")
 		w.reading.Set(corefile.ReadText(w.flags.Base, []byte(w.last)))
 		return

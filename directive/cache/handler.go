@@ -319,7 +319,10 @@ func (c *Cache) add(q *dns.Query, k *key, optionsFrom int) (*entry, answerKind) 
 		if q.TC || q.Answer.Count[wire.Answers] > 0 {
 			c.seriesOf(q).drops.Add(1)
 		}
-		c.removeExpired(q, k, kind)
+		// Without any answer NOERROR may be that of a lame server.
+		if kind == denial && (q.RCode == wire.NXDomain || q.Answer.Count[wire.Answers] > 0) {
+			c.removeExpired(q, k, kind)
+		}
 		return nil, kind
 	}
 

@@ -221,7 +221,8 @@ func TestPreferPositiveVerify(t *testing.T) {
 }
 
 // An expired entry is not given after a newer answer, also if that may not be stored. It is after a failure, after a
-// part of an answer and, with prefer_positive, if it alone has records of the queried type.
+// part of an answer, after one that may be a lame server's and, with prefer_positive, if it alone has records of the
+// queried type.
 func TestServeStaleNotAfterNewerAnswer(t *testing.T) {
 	denied := answerWith(wire.NXDomain, ";\n"+soa)
 	truncated := func(q *dns.Query, n int) error { q.TC = true; return addressAnswer(300)(q, n) }
@@ -231,7 +232,11 @@ func TestServeStaleNotAfterNewerAnswer(t *testing.T) {
 		removed, positive bool // without and with prefer_positive
 	}{
 		{"NXDOMAIN without SOA record", "", addressAnswer(300), answerWith(wire.NXDomain, ""), true, false},
-		{"NODATA without SOA record", "", addressAnswer(300), answerWith(wire.NoError, ""), true, false},
+		{"CNAME without SOA record", "", addressAnswer(300), answerWith(wire.NoError, "www.example.org. 300 IN CNAME gone.example.org."), true, false},
+		{"empty answer", "", addressAnswer(300), answerWith(wire.NoError, ""), false, false},
+		{"referral up", "", addressAnswer(300), answerWith(wire.NoError, ";\n. 300 IN NS a.root-servers.net."), false, false},
+		{"referral down", "", addressAnswer(300), answerWith(wire.NoError, ";\nexample.org. 300 IN NS ns.example.org."), false, false},
+		{"foreign record", "", addressAnswer(300), answerWith(wire.NoError, "other.example.org. 300 IN A 192.0.2.9"), false, false},
 		{"NXDOMAIN with disable", "disable denial", addressAnswer(300), denied, true, false},
 		{"NXDOMAIN without room", "denial 0", addressAnswer(300), denied, true, false},
 		{"NXDOMAIN after NXDOMAIN", "", denied, answerWith(wire.NXDomain, ""), true, true},

@@ -317,12 +317,16 @@ func (l *lookup) reverseName() result {
 	return found
 }
 
+// maxPassed bounds the references to an address that do not answer a query for it, among which that of the Service
+// whose ClusterIP it is may be. A tenant can make any number.
+const maxPassed = 1000
+
 // namesOf answers with the names in one of the reverse indexes. final reports whether no
 // other object can change the answer.
 func (l *lookup) namesOf(x *index.ReverseIndex, prefix netip.Prefix) (found result, final bool) {
 	ip := prefix.Addr()
 	found = noAddress
-	full, unverified := false, ""
+	full, unverified, passed := false, "", 0
 	for near := x.Within(prefix); near.Advance(); {
 		e := near.Service.Entry()
 		namespace := near.Service.NamespaceLabel()
@@ -332,6 +336,13 @@ func (l *lookup) namesOf(x *index.ReverseIndex, prefix netip.Prefix) (found resu
 		case !prefix.IsSingleIP():
 			return emptyNonTerminal, true
 		case !e.Has(ip) && (full || namespace == unverified):
+			switch passed++; {
+			case passed <= maxPassed:
+			case full:
+				return found, true
+			default:
+				near.SkipNamespace(x)
+			}
 			continue
 		case l.verifyPTR && !e.Has(ip) && !l.hasPod(namespace, ip):
 			unverified = namespace

@@ -158,7 +158,11 @@ func (m *catalogs) configure() {
 		case c == nil:
 			delete(members, name)
 		case c != has.catalog:
-			members[name] = &member{catalog: c, label: has.label, before: has.copy}
+			add := &member{catalog: c, label: has.label}
+			if c.from == has.catalog.from {
+				add.before = has.copy
+			}
+			members[name] = add
 		}
 	}
 

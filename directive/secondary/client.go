@@ -49,9 +49,6 @@ func (c *client) fetch(
 	defer cancel()
 
 	origin, old := s.copy.origin, s.zone
-	if s.foreign {
-		old = nil
-	}
 	if old != nil {
 		differences := newIncoming(origin, old, true)
 		differences.sent = sent{keep: s.copy.sends.Load(), journal: s.journal}

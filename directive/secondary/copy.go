@@ -16,7 +16,6 @@ import (
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
-	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/zone"
 )
@@ -42,8 +41,6 @@ type zoneCopy struct {
 	last      *schedule    // the state of run after it has ended
 	metrics   *zoneMetrics // of the zone, or of a member's catalog; nil without
 	made      time.Time
-	foreign   bool        // the file has what other primaries have sent, and is not read
-	yields    atomic.Bool // another copy writes the file
 
 	current atomic.Pointer[zone.Zone] // nil without data, and after it has expired
 	history atomic.Pointer[version]   // the same version, or the next one, with its history
@@ -56,12 +53,11 @@ type zoneCopy struct {
 	expires  atomic.Int64                   // the option expire; 0 is that of the SOA record
 	followed atomic.Pointer[netip.AddrPort] // the primary with which a connection is open, or nil
 
-	mu      sync.Mutex    // for current, when it is changed, and the rest
-	lent    *memory.Claim // for the version of another copy: see borrow
-	expiry  *time.Timer   // calls expire
-	checked time.Time     // the last time that a primary answered
-	since   time.Time     // when the version began to serve
-	until   time.Time     // when the zone expires
+	mu      sync.Mutex  // for current, when it is changed, and the rest
+	expiry  *time.Timer // calls expire
+	checked time.Time   // the last time that a primary answered
+	since   time.Time   // when the version began to serve
+	until   time.Time   // when the zone expires
 }
 
 // Limits of the timers. firstRetry is the first interval between attempts without data, as in
@@ -146,7 +142,6 @@ func releaseGarbage() {
 type schedule struct {
 	copy       *zoneCopy
 	zone       *zone.Zone // the last version, also after it has expired
-	foreign    bool       // other primaries have sent it: see takeOver
 	journal    zone.Journal
 	session    session
 	checked    time.Time  // the last time that a primary answered
@@ -159,6 +154,18 @@ type schedule struct {
 	saved      time.Time
 	failed     string // the last error that was logged
 	ixfrFailed string // the last error of IXFR that was logged
+}
+
+// takeOver continues with the data of another copy of the zone.
+func (s *schedule) takeOver(from *schedule) {
+	if s.zone, s.checked = from.zone, from.checked; s.zone != nil {
+		s.unsaved = true
+		s.copy.share.hold(s.zone.Bytes())
+		s.copy.room.takeOver(s.zone)
+		if s.copy.current.Load() != nil {
+			s.install(s.zone)
+		}
+	}
 }
 
 // refresh queries the primaries in turn until one answers. It returns how long that took.
@@ -233,7 +240,6 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time
 	switch {
 	case z != nil:
 		s.journal = s.journalTo(z, in).Within(c.room.journal)
-		s.foreign = false
 		s.install(z)
 		s.unsaved = true
 		s.logTransfer(from, z, in)
@@ -283,7 +289,7 @@ func (s *schedule) scheduleRetry(errs []error) {
 		if errors.Is(err, errBudget) {
 			s.copy.share.await(s.copy.notify)
 		}
-	case s.zone == nil || s.foreign || s.copy.follows() > 0:
+	case s.zone == nil || s.copy.follows() > 0:
 		s.next = time.Now().Add(jitter(s.retry))
 		s.retry = min(2*s.retry, lastRetry)
 	default:
@@ -363,7 +369,6 @@ func (s *schedule) install(z *zone.Zone) {
 	c := s.copy
 	s.zone = z
 	c.mu.Lock()
-	c.lent.Set(0)
 	c.history.Store(&version{z, s.journal})
 	c.current.Store(z)
 	c.since = time.Now()
@@ -425,7 +430,6 @@ func (c *zoneCopy) stopExpiry() {
 		c.expiry.Stop()
 	}
 	c.until = time.Now().Add(maxTimer) // expire may run already
-	c.lent.Set(0)
 }
 
 // Distances of the times of a SOA record from its end, in bytes.

@@ -33,7 +33,7 @@ func (c *zoneCopy) version() zone.Version {
 // here, so that the server's own followers need not transfer the whole zone.
 func (s *schedule) journalTo(z *zone.Zone, in *incoming) zone.Journal {
 	switch {
-	case !s.copy.sends.Load() || s.zone == nil || s.foreign:
+	case !s.copy.sends.Load() || s.zone == nil:
 		return zone.Journal{}
 	case in.changes != nil:
 		return in.sent.journal

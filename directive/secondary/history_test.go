@@ -11,6 +11,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/zone"
 )
 
@@ -132,4 +133,27 @@ func TestHistoryLeavesMemory(t *testing.T) {
 			t.Errorf("after Stop: %d bytes reserved, want 0", used)
 		}
 	})
+}
+
+// A copy has a version for others only if it serves and has its history: one that takes over a member has the two
+// one after the other.
+func TestVersionWithoutHistory(t *testing.T) {
+	z, err := receiveAll(nil, message(t, axfr, "@ 5 SOA 5\n@ 5 SOA 5"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, serves := range []bool{false, true} {
+		for _, has := range []bool{false, true} {
+			c := newCopy(options{origin: origin}, nil, chaintest.QuietLog(), newRoom(nil, memory.Zones), nil)
+			if serves {
+				c.current.Store(z)
+			}
+			if has {
+				c.history.Store(&version{Zone: z})
+			}
+			if got := c.version(); (got != nil) != (serves && has) {
+				t.Errorf("serves: %v, with a history: %v: got version %v", serves, has, got)
+			}
+		}
+	}
 }

@@ -63,9 +63,6 @@ func (s *schedule) save() {
 		return
 	}
 	defer done()
-	if c.yields.Load() {
-		return
-	}
 
 	s.unsaved = false
 	if err := c.writeFile(s.zone, s.checked); err != nil {
@@ -100,7 +97,7 @@ func (s *schedule) load() {
 		c.log.Warn("secondary: Ignored zone of another process", "zone", c.origin, "error", err)
 	}
 
-	if c.file == "" || c.foreign {
+	if c.file == "" {
 		return
 	}
 	z, checked, err := c.readFile()

@@ -47,7 +47,6 @@ type servedZone struct {
 	expires   time.Duration
 	use       corefile.Directive
 	copy      *zoneCopy // set at the start
-	isNew     bool      // no plan before has had the copy
 	shared    *sharedZone
 
 	memberOption

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -24,9 +23,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	b.Handle(s)
 
-	var plan *config.Start
 	b.OnStart(func(start *config.Start) (err error) {
-		plan, s.server = start, serverOf(start, b)
+		s.server = serverOf(start, b)
 		if err := s.startCatalogs(b, start); err != nil {
 			return err
 		}
@@ -37,10 +35,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			if err := at.shared.share(at, b); err != nil {
 				return err
 			}
-			at.copy, err = config.Keep(start, at.options, func() (*zoneCopy, error) {
-				at.isNew = true
-				return s.newCopy(at, b, config.Old[*zoneCopy](start)), nil
-			})
+			at.copy, err = config.Keep(start, at.options, func() (*zoneCopy, error) { return s.newCopy(at, b), nil })
 			if err != nil {
 				return err
 			}
@@ -58,11 +53,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	b.OnSwap(func() {
 		for _, at := range s.zones.All() {
 			at.copy.configure(at)
-			if at.isNew {
-				at.copy.borrow(config.Old[*zoneCopy](plan), b.Memory)
-			}
 		}
-		plan = nil // it refers to the plan before
 		if s.catalogs != nil {
 			s.setScope(b)
 			s.catalogs.tasks.Go(s.catalogs.configure)
@@ -79,8 +70,8 @@ type sharedKey struct {
 	of   options
 }
 
-// newCopy starts the copy of a zone. before are the copies of the plan that it replaces.
-func (s *Secondary) newCopy(at *servedZone, b *config.Block, before []*zoneCopy) *zoneCopy {
+// newCopy starts the copy of a zone.
+func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 	dial := b.Dial
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
@@ -93,7 +84,6 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block, before []*zoneCopy)
 	c := newCopy(at.options, clients, b.Log, newRoom(b.Memory, memory.Zones), s.server)
 	c.configure(at)
 	c.health = b.Health()
-	c.foreign = slices.ContainsFunc(before, func(o *zoneCopy) bool { return c.sharesFile(o) && c.from != o.from })
 	members := func() []*zoneCopy { return nil }
 	if at.isCatalog {
 		of := &catalog{options: c.options, clients: c.clients}

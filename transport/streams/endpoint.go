@@ -56,7 +56,6 @@ type protocol struct {
 	name           string    // for ALPN
 	streams        int64     // one-way streams of the client; -1 is none
 	none, overload closeCode // for connections that are closed without an error, and over a limit
-	rejected       closeCode // for streams that are not read
 }
 
 // activity is the state of an endpoint while it reads its socket.
@@ -118,7 +117,6 @@ func (c *connection) acceptStreams(limit int, query func(*quic.Stream)) {
 		query(s)
 	}
 	c.release()
-	c.running.Go(c.rejectStreams)
 
 	code, failed := context.Cause(c.ctx).(closeCode)
 	if !failed {
@@ -127,18 +125,6 @@ func (c *connection) acceptStreams(limit int, query func(*quic.Stream)) {
 		waitFor(c, time.After(c.lastReply-c.Inactive()))
 	}
 	closeWith(code)
-}
-
-// rejectStreams resets streams until the connection is closed: the client may send their queries over another one.
-func (c *connection) rejectStreams() {
-	for {
-		s, err := c.AcceptStream(c.Context())
-		if err != nil {
-			return
-		}
-		s.CancelRead(quic.StreamErrorCode(c.protocol.rejected))
-		s.CancelWrite(quic.StreamErrorCode(c.protocol.rejected))
-	}
 }
 
 // waitFor waits for an event, but not longer than the connection is open.

@@ -35,7 +35,6 @@ func ListenHTTPS3(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS3,
 		streams:  8, // HTTP/3 needs three; others are ignored
 		none:     closeCode(http3.ErrCodeNoError),
 		overload: closeCode(http3.ErrCodeExcessiveLoad),
-		rejected: closeCode(http3.ErrCodeRequestRejected),
 	}
 	return l, l.open(ctx, addr, o, h3, l.answerAll)
 }

@@ -41,7 +41,7 @@ func ListenQUIC(ctx context.Context, addr netip.AddrPort, o Options) (*QUIC, err
 	l := &QUIC{responses: newStatusCounter(o.Metrics, "coredns_dns_quic_responses_total",
 		"Replies over QUIC, and errors, by error code.", o.Name)}
 	l.buffers.New = func() any { return new([smallMessage]byte) }
-	return l, l.open(ctx, addr, o, protocol{"doq", -1, doqNoError, doqExcessiveLoad, doqExcessiveLoad}, l.answerAll)
+	return l, l.open(ctx, addr, o, protocol{"doq", -1, doqNoError, doqExcessiveLoad}, l.answerAll)
 }
 
 // A doqConn is a connection. Its goroutine answers the queries that have been received

@@ -7,12 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/quic-go/quic-go"
 
 	"github.com/seamark/seamark/test/chaintest"
-	"github.com/seamark/seamark/transport"
 )
 
 // overlapping answers each request when the next one has arrived, or the end, so that a connection is never idle.
@@ -74,25 +70,4 @@ func TestHTTP2StopWithConstantRequests(t *testing.T) {
 
 	l.Stop()
 	running.Wait()
-}
-
-// A connection that waits for its last replies resets further streams: their client need not wait.
-func TestQUICStreamsResetDuringStop(t *testing.T) {
-	s := serve(t, Options{Options: transport.Options{Grace: 10 * time.Second}})
-	c := s.dial()
-	parked := c.ask("1.wait.")
-	chaintest.Eventually(t, "the query waits", func() bool { return s.wait.arrived.Load() == 1 })
-
-	done := make(chan error)
-	go func() { done <- s.HandOver(t.Context(), nil) }()
-	chaintest.Eventually(t, "a stream is reset", func() bool {
-		_, err := io.ReadAll(c.ask("1.in."))
-		reset, ok := errors.AsType[*quic.StreamError](err)
-		return ok && reset.Remote && reset.ErrorCode == quic.StreamErrorCode(doqExcessiveLoad)
-	})
-	close(s.wait.gate)
-	wantReply(t, parked, 1)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 }
