@@ -203,7 +203,7 @@ func (c *Capture) watch(now time.Time) {
 		for index, a := range c.attached {
 			for family := range families {
 				key := paused{index, family}
-				if _, known := c.quiet[key]; !known && a.state.families[family].silent(c.options.Times.Silence) {
+				if _, known := c.quiet[key]; !known && a.state.families[family].silent(c.options.Times) {
 					c.pause(key, a, now)
 				}
 			}
@@ -238,10 +238,12 @@ func (c *Capture) pause(key paused, a *attached, now time.Time) {
 		"interface", a.name, "family", familyNames[key.family], "interval", c.options.Times.Retry)
 }
 
-// silent reports whether the last queries got no reply for longer than a time.
-func (f *familyState) silent(limit time.Duration) bool {
+// silent reports whether a query got no reply for longer than times.Silence. As in the programs, one that is
+// older than times.Forget does not count: its pod has sent none since.
+func (f *familyState) silent(times Times) bool {
 	pending := f.pending.Load()
-	return pending != 0 && monotonic()-int64(pending) > int64(limit)
+	waiting := time.Duration(monotonic() - int64(pending))
+	return pending != 0 && waiting > times.Silence && waiting < times.Forget
 }
 
 // foreign returns a reason not to capture on an interface because of the BPF programs of
