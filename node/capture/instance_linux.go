@@ -78,9 +78,15 @@ func (i *instance) run(ctx context.Context, listener net.Listener) {
 		var dialer net.Dialer
 		if conn, err := dialer.DialContext(ctx, "unix", i.name); err == nil {
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+			started := time.Now()
 			i.follow(conn)
 			stop()
-			continue
+
+			// The first instance may close a connection at once, as it has too many or runs as another user. The
+			// name of one that has ended is free now.
+			if time.Since(started) >= claimDelay {
+				continue
+			}
 		}
 		if !clock.Sleep(ctx, claimDelay) {
 			return
