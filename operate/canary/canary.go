@@ -229,7 +229,7 @@ func (c *command) differences(ctx context.Context, s *state) (problems []string)
 		if len(pods) == 0 {
 			continue
 		}
-		pod := Pod{pods[0].Metadata.Namespace, pods[0].Metadata.Name, pods[0].Status.PodIP, s.old.dnsPort()}
+		pod := Pod{pods[0].Metadata.Namespace, pods[0].Metadata.Name, pods[0].Status.PodIP, s.dnsPort()}
 		d, err := c.Diff(ctx, pod, s.corefile)
 		switch {
 		case err != nil:

@@ -1,13 +1,17 @@
 package canary
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"maps"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -228,4 +232,42 @@ func TestStepsChart(t *testing.T) {
 	if steps := c.steps(s, s.stage()); s.stage() != Beside || len(steps) > 0 {
 		t.Errorf("stage %v: got steps %v, want stage 1 and no steps", s.stage(), steps)
 	}
+}
+
+// Answers are compared at the port of a pod to which the Service maps port 53, by number or by the name of a
+// container's port.
+func TestDNSPortServiceTarget(t *testing.T) {
+	for _, c := range []struct{ ports, want string }{
+		{`[]`, "53"},
+		{`[{"port": 53, "protocol": "UDP"}]`, "53"},
+		{`[{"port": 53, "protocol": "UDP", "targetPort": 1053}]`, "1053"},
+		{`[{"port": 9153, "targetPort": 9253}, {"port": 53, "targetPort": 1053}]`, "1053"},
+		{`[{"port": 53, "protocol": "UDP", "targetPort": "dns"}]`, "1053"},
+		{`[{"port": 53, "targetPort": "dns"}]`, "1054"}, // of TCP
+		{`[{"port": 53, "protocol": "TCP", "targetPort": "dns-tcp"}]`, "53"},
+	} {
+		s := &state{old: oldDeployment(t)}
+		container := &s.old.Spec.Template.Spec.Containers[1]
+		const own = `[{"name": "dns", "containerPort": 1053, "protocol": "UDP"}, {"name": "dns", "containerPort": 1054}]`
+		if err := errors.Join(json.Unmarshal([]byte(c.ports), &s.service.Spec.Ports), json.Unmarshal([]byte(own), &container.Ports)); err != nil {
+			t.Fatal(err)
+		}
+
+		var got string
+		r := command{Options: Options{Out: io.Discard, Diff: func(_ context.Context, p Pod, _ string) (Differences, error) {
+			got = p.Port
+			return Differences{}, nil
+		}}}
+		s.pods[oldSide] = []pod{readyPod("10.244.0.5")}
+		if problems := r.differences(t.Context(), s); problems != nil || got != c.want {
+			t.Errorf("ports %s: got port %s, problems %q, want %s and none", c.ports, got, problems, c.want)
+		}
+	}
+}
+
+// readyPod returns a pod that is ready.
+func readyPod(address string) (p pod) {
+	p.Status.PodIP = address
+	p.Status.Conditions = api.Conditions{{Type: "Ready", Status: "True"}}
+	return p
 }

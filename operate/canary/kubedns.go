@@ -128,10 +128,39 @@ func (d *deployment) kubeDNSArguments() (args []string) {
 	return args
 }
 
-// dnsPort returns the port of a pod that answers for the cluster: with kube-dns not that of dnsmasq, which has a cache
-// and the names of the pod's /etc/hosts.
-func (d *deployment) dnsPort() string {
-	return cmp.Or(servers.Flag(d.kubeDNSArguments(), "dns-port"), "53")
+// dnsPort returns the port of a pod that answers for the cluster: that to which the Service maps port 53, but with
+// kube-dns not that of dnsmasq, which has a cache and the names of the pod's /etc/hosts.
+func (s *state) dnsPort() string {
+	if s.old.kubeDNS() >= 0 {
+		return cmp.Or(servers.Flag(s.old.kubeDNSArguments(), "dns-port"), "53")
+	}
+	for _, p := range s.service.Spec.Ports {
+		if p["port"] != 53.0 { // a number of JSON
+			continue
+		}
+		switch target := p["targetPort"].(type) {
+		case float64:
+			return fmt.Sprint(target)
+		case string:
+			protocol, _ := p["protocol"].(string)
+			if n := s.old.namedPort(target, cmp.Or(protocol, "TCP")); n > 0 {
+				return fmt.Sprint(n)
+			}
+		}
+	}
+	return "53"
+}
+
+// namedPort returns the number of a containers' port, 0 if there is none. Ports of several protocols may have one name.
+func (d *deployment) namedPort(name, protocol string) int {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		for _, p := range c.Ports {
+			if p.Name == name && cmp.Or(p.Protocol, "TCP") == protocol {
+				return p.ContainerPort
+			}
+		}
+	}
+	return 0
 }
 
 // A metricsPage is the page of a pod that has the metrics of its queries.

@@ -111,6 +111,10 @@ type container struct {
 		Name, Value string
 		ValueFrom   json.RawMessage
 	}
+	Ports []struct {
+		Name, Protocol string
+		ContainerPort  int
+	}
 	VolumeMounts []struct{ Name, MountPath, SubPath string }
 }
 
