@@ -4,14 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
+	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -270,4 +277,78 @@ func readyPod(address string) (p pod) {
 	p.Status.PodIP = address
 	p.Status.Conditions = api.Conditions{{Type: "Ready", Status: "True"}}
 	return p
+}
+
+// A Deployment that selects its pods by matchExpressions has these pods, and not all pods of the namespace.
+func TestReadStateMatchExpressions(t *testing.T) {
+	const expressions = `{"matchExpressions": [{"key": "k8s-app", "operator": "In", "values": ["kube-dns", "coredns"]},
+		{"key": "tier", "operator": "NotIn", "values": ["a", "b"]}, {"key": "dns", "operator": "Exists"},
+		{"key": "old", "operator": "DoesNotExist"}]`
+	const text = "k8s-app in (kube-dns,coredns),tier notin (a,b),dns,!old"
+	const own = `{"metadata": {"name": "seamark"}, "spec": {"selector": %s}}`
+	for _, c := range []struct {
+		name, selector, want string
+		seamark, err         string
+	}{
+		{"labels", `{"matchLabels": {"k8s-app": "kube-dns", "a": "b"}}`, "a=b,k8s-app=kube-dns", "", ""},
+		{"expressions", expressions + "}", text, "", ""},
+		{"both", expressions + `, "matchLabels": {"a": "b"}}`, "a=b," + text, "", ""},
+		{"Seamark's by expressions alone", `{"matchLabels": {"a": "b"}}`, "", fmt.Sprintf(own, expressions+"}"),
+			"the Deployment seamark has no selector.matchLabels"},
+		{"Seamark's by the Service's label", `{"matchLabels": {"a": "b"}}`, "",
+			fmt.Sprintf(own, expressions+`, "matchLabels": {"a": "b"}}`), "the Deployment seamark selects its pods by the label k8s-app"},
+	} {
+		deployments := `{"metadata": {"name": "coredns"}, "spec": {"selector": ` + c.selector + `,
+			"template": {"metadata": {"labels": {"k8s-app": "kube-dns"}}}}}`
+		if c.seamark != "" {
+			deployments += "," + c.seamark
+		}
+
+		var selected []string
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch path.Base(r.URL.Path) {
+			case "kube-dns":
+				fmt.Fprint(w, `{"spec": {"selector": {"k8s-app": "kube-dns"}}}`)
+			case "deployments":
+				fmt.Fprintf(w, `{"items": [%s]}`, deployments)
+			case "pods":
+				selected = append(selected, r.URL.Query().Get("labelSelector"))
+				fmt.Fprint(w, `{}`)
+			case "endpointslices":
+				fmt.Fprint(w, `{}`)
+			default:
+				http.NotFound(w, r)
+			}
+		}))
+		session, err := apiserver.NewSession(cluster.Options{Endpoint: api.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		r := command{Options: Options{Namespace: "kube-system", Service: "kube-dns", Name: "seamark", API: session}}
+		_, err = r.readState(t.Context())
+		want := []string{"app=seamark-canary", "app=seamark", c.want}
+		if c.err == "" && (err != nil || !slices.Equal(selected, want)) {
+			t.Errorf("%s: got the selectors %q, error %v, want %q and none", c.name, selected, err, want)
+		}
+		if c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
+			t.Errorf("%s: got error %v, want %s", c.name, err, c.err)
+		}
+		session.Close()
+		api.Close()
+	}
+}
+
+// With --force one pod of the old server is enough, but only one that the Service sends queries to.
+func TestEnoughOldForcedNotInService(t *testing.T) {
+	c := command{Options: Options{Force: "test"}}
+	s := &state{old: oldDeployment(t), serving: map[string]bool{"10.244.0.6": true}}
+	s.pods[oldSide] = []pod{readyPod("10.244.0.5")}
+	if c.enoughOld(s) {
+		t.Error("a ready pod that is no endpoint of the Service: got enough, want not enough")
+	}
+	s.serving["10.244.0.5"] = true
+	if !c.enoughOld(s) {
+		t.Error("a ready endpoint of the Service: got not enough, want enough")
+	}
 }

@@ -64,9 +64,7 @@ type deployment struct {
 	}
 	Spec struct {
 		Replicas int
-		Selector struct {
-			MatchLabels map[string]string
-		}
+		Selector labelSelector
 		Template struct {
 			Metadata struct{ Labels map[string]string }
 			Spec     podSpec
@@ -77,6 +75,45 @@ type deployment struct {
 		Replicas, UpdatedReplicas, ReadyReplicas int
 	}
 	raw json.RawMessage
+}
+
+// A labelSelector selects the pods of a Deployment, which have all labels and fulfil all expressions.
+type labelSelector struct {
+	MatchLabels      map[string]string
+	MatchExpressions []struct {
+		Key, Operator string
+		Values        []string
+	}
+}
+
+// String returns the selector in the syntax of the parameter labelSelector.
+func (l labelSelector) String() string {
+	var terms []string
+	if len(l.MatchLabels) > 0 {
+		terms = append(terms, Selector(l.MatchLabels))
+	}
+	for _, e := range l.MatchExpressions {
+		term := e.Key // Exists
+		switch values := strings.Join(e.Values, ","); e.Operator {
+		case "In":
+			term += " in (" + values + ")"
+		case "NotIn":
+			term += " notin (" + values + ")"
+		case "DoesNotExist":
+			term = "!" + term
+		}
+		terms = append(terms, term)
+	}
+	return strings.Join(terms, ",")
+}
+
+// has reports whether the selector depends on a label.
+func (l labelSelector) has(key string) bool {
+	_, ok := l.MatchLabels[key]
+	for _, e := range l.MatchExpressions {
+		ok = ok || e.Key == key
+	}
+	return ok
 }
 
 type podSpec struct {
@@ -268,8 +305,12 @@ func (c *command) readDeployments(ctx context.Context, s *state) error {
 		if d == nil {
 			continue
 		}
+		// Seamark's own Service selects its pods, too, and can do so by labels only.
+		if len(d.Spec.Selector.MatchLabels) == 0 {
+			return fmt.Errorf("the Deployment %s has no selector.matchLabels. Set --name to another name", d.Metadata.Name)
+		}
 		for key := range s.service.Spec.Selector {
-			if _, fixed := d.Spec.Selector.MatchLabels[key]; fixed {
+			if d.Spec.Selector.has(key) {
 				return fmt.Errorf("the Deployment %s selects its pods by the label %s, as the Service %s does,"+
 					" so they cannot be taken out of the Service. Set --name to another name",
 					d.Metadata.Name, key, c.Service)
@@ -282,20 +323,20 @@ func (c *command) readDeployments(ctx context.Context, s *state) error {
 // readPods reads the pods of each side. The labels of Seamark's pods may match the old
 // Deployment's selector, too.
 func (c *command) readPods(ctx context.Context, s *state) error {
-	own := map[string]string{appKey: c.Name}
+	own := labelSelector{MatchLabels: map[string]string{appKey: c.Name}}
 	if s.seamark != nil {
-		own = s.seamark.Spec.Selector.MatchLabels
+		own = s.seamark.Spec.Selector
 	}
-	selectors := [...]map[string]string{
-		oneSide:     {appKey: c.oneName()}, // its pods may outlive the Deployment
+	selectors := [...]labelSelector{
+		oneSide:     {MatchLabels: map[string]string{appKey: c.oneName()}}, // its pods may outlive the Deployment
 		seamarkSide: own,
-		oldSide:     s.old.Spec.Selector.MatchLabels,
+		oldSide:     s.old.Spec.Selector,
 	}
 
 	seen := map[string]bool{}
 	for _, which := range []side{oneSide, seamarkSide, oldSide} {
 		var list struct{ Items []pod }
-		path := c.path("pods", "") + "?labelSelector=" + url.QueryEscape(Selector(selectors[which]))
+		path := c.path("pods", "") + "?labelSelector=" + url.QueryEscape(selectors[which].String())
 		if err := c.get(ctx, path, &list); err != nil {
 			return err
 		}

@@ -105,10 +105,10 @@ func (c *command) forget(s *state, to Stage) (steps []step) {
 }
 
 // enoughOld reports whether the old server can take all queries: all of its pods are
-// ready or, with Force, one.
+// ready or, with Force, one. They are endpoints of the Service, without which they get none.
 func (c *command) enoughOld(s *state) bool {
 	if c.Force != "" {
-		return len(s.ready(oldSide)) > 0
+		return c.inService(s, oldSide) > 0
 	}
 	return s.old.Spec.Replicas > 0 && s.old.complete() && c.inService(s, oldSide) >= s.old.Spec.Replicas
 }
@@ -291,7 +291,10 @@ func (c *command) remove(resource, name string) step {
 func (c *command) unlabel(s *state, which side) step {
 	pods := Selector(map[string]string{appKey: c.oneName()})
 	if which == seamarkSide {
-		pods = Selector(s.seamark.Spec.Selector.MatchLabels)
+		pods = s.seamark.Spec.Selector.String()
+	}
+	if strings.ContainsAny(pods, " !") {
+		pods = "'" + pods + "'" // for the shell
 	}
 	command := c.kubectl("label pods -l %s", pods)
 	for _, key := range slices.Sorted(maps.Keys(s.service.Spec.Selector)) {
