@@ -82,6 +82,8 @@ func captureMethod(f nodecache.Flags, log *slog.Logger) string {
 	switch {
 	case len(f.ClusterIPs()) == 0:
 		err = errors.New("-localip has no ClusterIP")
+	case f.TooManyClusterIPs() != nil:
+		err = f.TooManyClusterIPs()
 	case !f.FirstLinkLocal():
 		err = errors.New("the first address of -localip is not link-local, and probes of the kubelet may use it:" +
 			" it has to be on the node")

@@ -36,6 +36,9 @@ const (
 	CaptureNone = "none"
 )
 
+// MaxClusterIPs is how many ClusterIPs of each family CaptureTCX and CaptureClsact can capture: MaxPairs of node/tcx.
+const MaxClusterIPs = 4
+
 // The values of -sandbox.
 const (
 	// SandboxOn takes privileges from the process that answers queries, as far as possible.
@@ -171,6 +174,8 @@ func (f Flags) Check() error {
 	clusterIPs := f.Capture == CaptureTCX || f.Capture == CaptureClsact // are needed
 	errs.If(clusterIPs && err == nil && len(f.ClusterIPs()) == 0,
 		"-capture=%s: want a ClusterIP in -localip, got %s", f.Capture, f.LocalIPs)
+	many := f.TooManyClusterIPs()
+	errs.If(clusterIPs && many != nil, "-capture=%s: %v", f.Capture, many)
 	errs.If(!isCapture(f.Capture), "-capture: want %s, %s, %s, %s or %s, got %q",
 		CaptureAuto, CaptureTCX, CaptureClsact, CaptureAddress, CaptureNone, f.Capture)
 	errs.If(f.Sandbox != SandboxOn && f.Sandbox != SandboxRequired && f.Sandbox != SandboxOff,
@@ -222,6 +227,18 @@ func (f Flags) Addresses() (addrs []netip.Addr, err error) {
 func (f Flags) ClusterIPs() (addrs []netip.Addr) {
 	all, _ := f.Addresses() // Check reports the error
 	return slices.DeleteFunc(all, netip.Addr.IsLinkLocalUnicast)
+}
+
+// TooManyClusterIPs returns an error if there are more ClusterIPs than CaptureTCX and CaptureClsact can capture.
+func (f Flags) TooManyClusterIPs() error {
+	ips := f.ClusterIPs()
+	n4 := len(slices.DeleteFunc(slices.Clone(ips), netip.Addr.Is6))
+	n6 := len(ips) - n4
+	if max(n4, n6) <= MaxClusterIPs {
+		return nil
+	}
+	return fmt.Errorf("want at most %d ClusterIPs of each family in -localip, got %d of IPv4 and %d of IPv6",
+		MaxClusterIPs, n4, n6)
 }
 
 // FirstLinkLocal reports whether the first local address, at which pages such as health

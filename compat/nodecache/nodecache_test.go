@@ -46,6 +46,10 @@ func TestFlagsParse(t *testing.T) {
 		{"--localip=169.254.20.10,10.0.0.1 --capture=tcx --capture-interfaces=cali*,veth* --capture-foreign", ""},
 		{"--localip=10.0.0.1 --capture=xdp", `-capture: want auto, tcx, clsact, address or none, got "xdp"`},
 		{"--localip=169.254.20.10,fe80::1 --capture=tcx", "-capture=tcx: want a ClusterIP in -localip, got 169.254.20.10,fe80::1"},
+		{"--localip=169.254.20.10,10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4,fd00::1,fd00::2,fd00::3,fd00::4 --capture=tcx", ""},
+		{"--localip=10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4,10.0.0.5 --capture=tcx", "-capture=tcx: want at most 4 ClusterIPs of each family in -localip, got 5 of IPv4 and 0 of IPv6"},
+		{"--localip=10.0.0.1,fd00::1,fd00::2,fd00::3,fd00::4,fd00::5 --capture=clsact", "-capture=clsact: want at most 4 ClusterIPs of each family in -localip, got 1 of IPv4 and 5 of IPv6"},
+		{"--localip=10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4,10.0.0.5", ""}, // auto, which is address then
 		{"--localip=10.0.0.1 --capture-interfaces=veth*,", `-capture-interfaces: want patterns of names such as veth*,cali*, got ""`},
 		{"--localip=10.0.0.1 --capture-interfaces=[", `-capture-interfaces: want patterns`},
 		{"--localip=10.0.0.1 --interfacename=a-name-too-long-x", "-interfacename: want 1 to 15 characters"},

@@ -110,8 +110,8 @@ func loadWith(
 
 // configure sets the constants of the programs.
 func configure(spec *ebpf.CollectionSpec, pairs []Pair, port uint16, times Times) error {
-	var four [maxPairs]pair4
-	var six [maxPairs]pair6
+	var four [MaxPairs]pair4
+	var six [MaxPairs]pair6
 	n4, n6 := 0, 0
 	for _, p := range pairs {
 		if p.Cluster.Is4() {

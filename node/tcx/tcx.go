@@ -37,8 +37,8 @@ import (
 // are of the same family.
 type Pair struct{ Cluster, Alias netip.Addr }
 
-// maxPairs is the largest number of pairs of a family.
-const maxPairs = 4
+// MaxPairs is the largest number of pairs of a family, PAIRS of program/capture.c.
+const MaxPairs = 4
 
 // Options configure a Capture.
 type Options struct {
@@ -119,9 +119,9 @@ func (o Options) check() error {
 		}
 		count[p.Cluster.Is4()]++
 	}
-	if count[true] > maxPairs || count[false] > maxPairs || len(o.Pairs) == 0 {
+	if count[true] > MaxPairs || count[false] > MaxPairs || len(o.Pairs) == 0 {
 		return fmt.Errorf("want 1 to %d cluster addresses of each family to capture, got %d of IPv4 and %d of IPv6",
-			maxPairs, count[true], count[false])
+			MaxPairs, count[true], count[false])
 	}
 	return nil
 }
