@@ -82,7 +82,7 @@ func (p *program) query(ctx context.Context, q queryFlags, name string, typeName
 	if err != nil {
 		return failure{err}
 	}
-	if q.servers != nil {
+	if len(q.servers) > 0 { // --server= makes it empty
 		config.Nameservers = q.servers
 	}
 
@@ -162,7 +162,7 @@ func (p *program) queryConfig(ctx context.Context, q queryFlags, key cluster.Key
 	address, err := clusterDNS(ctx, session)
 	switch {
 	case err == nil:
-	case q.servers == nil:
+	case len(q.servers) == 0:
 		return resolvconf.Config{}, fmt.Errorf("%w: set --server", err)
 	default:
 		address = netip.MustParseAddrPort(query.WithPort(q.servers[0])).Addr()

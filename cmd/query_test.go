@@ -61,3 +61,14 @@ func TestQuery(t *testing.T) {
 		}
 	}
 }
+
+// An empty --server is as none: without the Service kube-dns the error says what to set.
+func TestQueryEmptyServer(t *testing.T) {
+	kubeconfig := fakeAPI(t, map[string]string{"/api/v1/namespaces/shop/pods/web": `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"},"spec":{"containers":[{"name":"web"}]}}`})
+	for _, args := range []string{"", " --server="} {
+		_, stderr, code := run(t, t.TempDir(), "", strings.Fields("query web --pod shop/web --kubeconfig "+kubeconfig+args)...)
+		if want := ": set --server\n"; code != 1 || !strings.HasSuffix(stderr, want) {
+			t.Errorf("seamark query web --pod shop/web%s: got %q, status %d, want %q at the end, status 1", args, stderr, code, want)
+		}
+	}
+}
