@@ -296,6 +296,18 @@ func TestConfigFiles(t *testing.T) {
 	}
 }
 
+// The note about a log facility is true for each command that serves the Corefile: dnsmasq-nanny logs to standard
+// error, and serve to standard output.
+func TestNotesLogFacility(t *testing.T) {
+	for _, args := range []string{"--log-facility=/var/log/x", "-8 /var/log/x", "--log-facility=DAEMON"} {
+		o, err := parse(strings.Fields(args), folder{})
+		const want = ": the log goes to the output of the process, neither to a file nor to syslog"
+		if err != nil || len(o.Notes) != 1 || !strings.HasSuffix(o.Notes[0], want) {
+			t.Errorf("%s: got notes %q, error %v, want one that ends with %q", args, o.Notes, err, want)
+		}
+	}
+}
+
 // Each option that is ignored or works differently has one note.
 func TestNotes(t *testing.T) {
 	o, err := parse(strings.Fields("--all-servers --all-servers --no-poll --min-cache-ttl=9999 -8 /var/log/x -Q 5 -x /run/pid --log-facility=-"), folder{})

@@ -205,8 +205,8 @@ func (r *reader) logMode(s setting) error {
 }
 
 func (r *reader) facility(s setting) error {
-	if s.value != "-" {
-		r.note(s, "the log goes to standard output")
+	if s.value != "-" { // which stream it is depends on the command that serves the Corefile
+		r.note(s, "the log goes to the output of the process, neither to a file nor to syslog")
 	}
 	return nil
 }
