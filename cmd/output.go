@@ -52,5 +52,5 @@ func outputFlag(c *cobra.Command, output *string) {
 
 // newOutput returns a Writer of standard output or standard error for a server.
 func newOutput(out io.Writer) *linewriter.Writer {
-	return linewriter.New(out, nil, "[WARNING] Dropped lines: standard output was not read in time count=%d")
+	return linewriter.New(out, nil, "[WARNING] Dropped lines: the output was not read in time count=%d")
 }
