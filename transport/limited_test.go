@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -138,25 +139,33 @@ func TestTurnOfClosedConnection(t *testing.T) {
 	}
 }
 
-// Accept ends with the listener, not with an error of the system.
+// Accept ends with the listener, not with an error of the system. A shortage is logged once, also if some connections
+// are accepted during it.
 func TestLimitedListenerAcceptsAfterError(t *testing.T) {
-	at, err := net.Listen("tcp", "127.0.0.1:0")
+	out := new(logBuffer)
+	o := Options{Metrics: new(metrics.Registry), Log: slog.New(slog.NewTextHandler(out, nil))}
+	l, err := ListenTCP(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), o, func() int { return 4 })
 	if err != nil {
 		t.Fatal(err)
 	}
-	failing := &failingListener{Listener: at}
-	failing.left.Store(2)
-	l := LimitListener(failing, NewConnTable(ConnLimits{}))
-	client, err := net.DialTimeout("tcp", at.Addr().String(), patience)
-	if err != nil {
-		t.Fatal(err)
+	failing := &failingListener{Listener: l.Listener}
+	l.Listener = failing
+	for range 3 {
+		failing.left.Store(1)
+		client, err := net.DialTimeout("tcp", l.Address.String(), patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatalf("got error %v, want a connection", err)
+		}
+		_, _ = c.Close(), client.Close()
 	}
-	defer client.Close()
-	c, err := l.Accept()
-	if err != nil {
-		t.Fatalf("got error %v, want a connection", err)
+	if n := out.count("Accepting TCP connections failed"); n != 1 {
+		t.Errorf("three errors were logged %d times, want once", n)
 	}
-	_ = c.Close()
+
 	_ = l.Close()
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after Close: got error %v, want that the listener is closed", err)
