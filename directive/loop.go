@@ -29,7 +29,7 @@ type Loop struct {
 
 	mu    sync.Mutex
 	names map[wire.Name]chan<- *dns.Chain // of the outstanding probes
-	found map[loopKey]loopPlace
+	found map[loopKey]loopPlace           // the upstreams that are excluded
 }
 
 // A loopKey identifies an upstream that is excluded: the zone whose names are forwarded, and its name.

@@ -443,6 +443,8 @@ func (q *Query) failUnparked(err error, floor int) {
 	q.Fail(wire.ServFail)
 	q.Err = err
 	q.answeredBy, q.dropped, q.completing = q.at, false, false
+
+	// An Interceptor may have an answer that is better than none, for which it waits for a newer one.
 	if s := &q.chain.steps[q.at]; s.interceptor != nil && s.finisher != nil {
 		s.finisher.FinishDNS(q)
 	}

@@ -44,14 +44,15 @@ type Follower struct {
 	task    *follow.Task
 	reading *follow.Value[corefile.Reading]
 
+	last     string      // the Corefile that the process before has served; "" for none
+	accepted atomic.Bool // the server serves
+
 	// The fields below belong to the task.
 	config  config // the last valid one
 	loaded  bool   // there has been a valid one
 	written string // to flags.Corefile
-
-	last     string      // the Corefile that the process before has served; "" for none
-	template string      // that of the first reading, if the ConfigMap was invalid then
-	accepted atomic.Bool // the server serves
+	// template is that of the first reading, if the ConfigMap was invalid then.
+	template string
 }
 
 // NewFollower starts a Follower; the caller must call Stop. The flags have passed Check.

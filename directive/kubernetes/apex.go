@@ -24,8 +24,8 @@ func (l *lookup) nameserver() result {
 	return isServer
 }
 
-// haveListedServers reports whether all has been listed from which the Services of the server are known,
-// which are no multi-cluster Services.
+// haveListedServers reports whether everything has been listed that ownServices looks at. In a multi-cluster
+// zone, too, that is the cluster's own Services.
 func (l *lookup) haveListedServers() bool {
 	return l.index.HaveListed(cluster.Namespaces, cluster.Services) &&
 		l.index.HaveListed(cluster.Namespaces, cluster.Slices)

@@ -317,8 +317,8 @@ func (l *lookup) reverseName() result {
 	return found
 }
 
-// maxPassed bounds the references to an address that do not answer a query for it, among which that of the Service
-// whose ClusterIP it is may be. A tenant can make any number.
+// maxPassed bounds how many references to an address a query passes that add nothing to its answer, on the way to the
+// Service whose ClusterIP it is. A tenant can make any number.
 const maxPassed = 1000
 
 // namesOf answers with the names in one of the reverse indexes. final reports whether no

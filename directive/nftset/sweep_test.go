@@ -40,7 +40,7 @@ func TestMemoryReleasedBySweep(t *testing.T) {
 		time.Sleep(2*time.Minute + 2*sweepInterval)
 		k.check()
 		if after := budget.Part(memory.Files).Used; before < short*knownBytes || after != long*knownBytes {
-			t.Errorf("got %d bytes reserved for %d elements, and %d for those that have not ended, want %d", before, short+long, after, long*knownBytes)
+			t.Errorf("reserved memory: got %d bytes with %d elements, and %d after the sweep, want %d", before, short+long, after, long*knownBytes)
 		}
 	})
 }

@@ -205,10 +205,10 @@ func (m *catalogs) apply(c *catalog, members map[wire.Name]*member) {
 			}
 			continue
 		case has == nil:
-		case has.catalog == c:
+		case has.catalog == c: // with another label the zone is reset (RFC 9432 §5.6)
 			if has.label == e.label {
 				continue
-			} // else the zone was reset (RFC 9432 §5.6)
+			}
 		case e.coo == has.catalog.origin: // c has released the zone to that catalog
 			continue
 		case has.catalog.list[name].coo != c.origin:

@@ -10,7 +10,8 @@
 // answer.
 //
 // The two processes share a page of memory with the heartbeat and the numbers of the
-// supervisor's metrics, and a text behind it that one worker keeps for the next, and exchange messages over a Unix socket, with > from the worker:
+// supervisor's metrics; behind it is a text that one worker keeps for the next. They exchange
+// messages over a Unix socket, with > from the worker:
 //
 //	< socket...   a file each: the sockets that the worker before has used
 //	< end

@@ -239,7 +239,7 @@ func TestRunInterruptedAfterEndOfSource(t *testing.T) {
 	}
 }
 
-// After an interrupt the compared and the skipped pairs add up to those that were captured.
+// After an interrupt, each captured pair counts as compared or as skipped.
 func TestRunInterruptedCountsEachPair(t *testing.T) {
 	texts := make([]string, 3*queued)
 	for i := range texts {

@@ -245,8 +245,8 @@ func (c *AddrCursor) Advance() bool {
 }
 
 // SkipNamespace moves over the references of the Service's namespace to the address;
-// Advance then moves to the reference after them, and Service is none of them until then. x is
-// the index of the cursor.
+// Advance then moves to the reference after them, and Service stays the same until then. x is the
+// index of the cursor.
 func (c *AddrCursor) SkipNamespace(x *ReverseIndex) {
 	addr, namespace := c.leaves.Leaf.addr(c.next-1), c.Service.NamespaceLabel()
 	if c.skip(addr, namespace); c.next < len(c.leaves.Leaf.services) {
