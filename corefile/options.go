@@ -211,12 +211,10 @@ func Duration(t *time.Duration, least, most time.Duration) func(Directive) error
 // 1,024 KB and of 1,024 MB. The units of Kubernetes, Ki, Mi and Gi, are the same.
 func Size(n *int64, least, most int64) func(Directive) error {
 	return set(n, func(got string) (int64, error) {
-		digits, unit := strings.ToUpper(got), int64(1)
-		for i, suffix := range [...]string{"K", "M", "G"} {
-			for _, suffix := range [...]string{suffix + "B", suffix + "I"} {
-				if number, ok := strings.CutSuffix(digits, suffix); ok {
-					digits, unit = number, 1<<(10*(i+1))
-				}
+		digits, unit := got, int64(1)
+		if n := len(got) - 2; n >= 0 {
+			if i := slices.Index([]string{"KB", "MB", "GB", "KI", "MI", "GI"}, strings.ToUpper(got[n:])); i >= 0 {
+				digits, unit = got[:n], 1<<(10*(i%3+1))
 			}
 		}
 

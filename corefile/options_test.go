@@ -88,7 +88,7 @@ func TestOptions(t *testing.T) {
 func TestSize(t *testing.T) {
 	for text, want := range map[string]int64{
 		"4096": 4096, "64KB": 64 << 10, "64kb": 64 << 10, "3MB": 3 << 20, "1GB": 1 << 30, "3Mi": 3 << 20, "1gi": 1 << 30, "8Ki": 8 << 10,
-		"": 0, "x": 0, "-1": 0, "MB": 0, "1.5MB": 0, "4095": 0, "3KB": 0, "2GB": 0, "1048577KB": 0, "99999999999999999GB": 0, "1TB": 0, "1 MB": 0, "1B": 0, "0": 0,
+		"": 0, "x": 0, "-1": 0, "MB": 0, "1.5MB": 0, "4095": 0, "3KB": 0, "2GB": 0, "1048577KB": 0, "99999999999999999GB": 0, "1TB": 0, "1 MB": 0, "1B": 0, "0": 0, "1MBKB": 0, "1KIKB": 0, "2MiMi": 0, "KB": 0,
 	} {
 		d := Directive{Token: Token{Text: "memory", File: "Corefile", Line: 2}, Path: "cache: memory", Args: []Token{{Text: text}}}
 		var got int64

@@ -18,7 +18,6 @@ import (
 // RateLimit limits the UDP replies to each client network: the ratelimit directive. Its
 // reference page is docs/reference/directives/ratelimit.md.
 type RateLimit struct {
-	interval       time.Duration // between two replies
 	slip           int
 	v4bits, v6bits int
 	exempt         *prefixes
@@ -70,8 +69,7 @@ func SetupRateLimit(b *config.Block, uses []corefile.Directive) error {
 		return err
 	}
 
-	l.interval = time.Second / time.Duration(rate)
-	l.table = newRateTable(size)
+	l.table = newRateTable(size, rate)
 	b.Handle(l)
 	return nil
 }
@@ -90,7 +88,7 @@ func (l *RateLimit) ServeDNS(q *dns.Query) dns.Verdict {
 		bits = l.v6bits
 	}
 	network, _ := client.Prefix(bits) // fails for no valid address
-	if l.exempt.contains(client) || l.table.allow(network.Addr(), q.Now(), l.interval) {
+	if l.exempt.contains(client) || l.table.allow(network.Addr(), q.Now()) {
 		return dns.Next
 	}
 
@@ -123,9 +121,10 @@ func (l *RateLimit) BindChain(c *dns.Chain) any {
 const (
 	// rateWays is the number of slots that one network may be in.
 	rateWays = 4
-	// rateBurst is the time in which a network without queries gains its full limit.
-	rateBurst = time.Second
-	// rateTime is the part of a slot that holds a time, in microseconds: nine years.
+	// rateUnits is the number of units of time that a reply is charged: an eighth of the time between two replies
+	// counts every rate exactly.
+	rateUnits = 8
+	// rateTime is the part of a slot that holds a time in these units: eleven years at the highest rate.
 	rateTime = 1<<48 - 1
 )
 
@@ -136,37 +135,40 @@ const (
 // one in 16,000.
 type rateTable struct {
 	slots []atomic.Uint64
+	rate  uint64 // replies a second; a network that had no queries for a second has as many at once
 	seed  maphash.Seed
 	start time.Time
 }
 
 // newRateTable returns a table of size slots, rounded up to a power of two.
-func newRateTable(size int) *rateTable {
+func newRateTable(size, rate int) *rateTable {
 	n := rateWays
 	for n < size {
 		n *= 2
 	}
 	// Slots of earlier times count as unused, so time begins later than zero.
-	start := time.Now().Add(-rateBurst)
-	return &rateTable{slots: make([]atomic.Uint64, n), seed: maphash.MakeSeed(), start: start}
+	start := time.Now().Add(-time.Second)
+	return &rateTable{slots: make([]atomic.Uint64, n), rate: uint64(rate), seed: maphash.MakeSeed(), start: start}
 }
 
 // allow reports whether a network may have a reply now, and charges it for the reply.
-func (t *rateTable) allow(network netip.Addr, now time.Time, interval time.Duration) bool {
+func (t *rateTable) allow(network netip.Addr, now time.Time) bool {
 	key := network.As16()
 	hash := maphash.Bytes(t.seed, key[:])
 	tag := hash &^ rateTime
 	set := t.slots[int(hash)&(len(t.slots)-1)&^(rateWays-1):][:rateWays]
 
-	present := uint64(max(0, now.Sub(t.start)) / time.Microsecond)
+	perSecond := t.rate * rateUnits
+	elapsed := uint64(max(0, now.Sub(t.start)))
+	present := elapsed/uint64(time.Second)*perSecond + elapsed%uint64(time.Second)*perSecond/uint64(time.Second)
 	for {
 		slot, old := findRate(set, tag)
 		full := present
 		if old&^rateTime == tag {
 			full = max(present, old&rateTime)
 		}
-		full += uint64(interval / time.Microsecond)
-		if full > present+uint64(rateBurst/time.Microsecond) {
+		full += rateUnits
+		if full > present+perSecond {
 			return false
 		}
 		if slot.CompareAndSwap(old, tag|full) {
@@ -195,6 +197,6 @@ func (l *RateLimit) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	if v == dns.Next {
 		return nil
 	}
-	text := fmt.Sprintf("the network of the client gets more than %d replies a second", time.Second/l.interval)
+	text := fmt.Sprintf("the network of the client gets more than %d replies a second", l.table.rate)
 	return []dns.Cause{{Text: text}}
 }

@@ -12,9 +12,9 @@ import (
 )
 
 // allowed returns how many of n queries at one time the table allows.
-func allowed(t *rateTable, network string, at time.Time, rate, n int) (count int) {
+func allowed(t *rateTable, network string, at time.Time, n int) (count int) {
 	for range n {
-		if t.allow(netip.MustParseAddr(network), at, time.Second/time.Duration(rate)) {
+		if t.allow(netip.MustParseAddr(network), at) {
 			count++
 		}
 	}
@@ -24,7 +24,7 @@ func allowed(t *rateTable, network string, at time.Time, rate, n int) (count int
 // A network has its rate as a burst, regains it within a second, and does not
 // affect another network.
 func TestRateTableRefill(t *testing.T) {
-	table := newRateTable(1024)
+	table := newRateTable(1024, 10)
 	for _, step := range []struct {
 		network string
 		after   time.Duration
@@ -40,20 +40,34 @@ func TestRateTableRefill(t *testing.T) {
 		{"10.0.0.0", time.Hour, 10},
 		{"fd00::", time.Hour, 10},
 	} {
-		if got := allowed(table, step.network, table.start.Add(step.after), 10, 100); got != step.want {
+		if got := allowed(table, step.network, table.start.Add(step.after), 100); got != step.want {
 			t.Errorf("%s after %v: got %d of 100 queries allowed at rate 10, want %d", step.network, step.after, got, step.want)
+		}
+	}
+}
+
+// Rates that do not divide a second are counted exactly, too.
+func TestRateTableExact(t *testing.T) {
+	for _, rate := range []int{1, 3, 7, 66667, 90000, 99999, 100000} {
+		table := newRateTable(rateWays, rate)
+		count := 0
+		for second := range 2 { // the burst, and what a second gives back
+			count += allowed(table, "10.0.0.0", table.start.Add(time.Duration(second)*time.Second), 100001)
+		}
+		if count != 2*rate {
+			t.Errorf("rate %d: got %d queries allowed in the burst and the second after it, want %d", rate, count, 2*rate)
 		}
 	}
 }
 
 // A full table replaces the networks that have used least of their limit.
 func TestRateTableFull(t *testing.T) {
-	table := newRateTable(rateWays)
-	allowed(table, "10.0.0.0", table.start, 10, 100)
+	table := newRateTable(rateWays, 10)
+	allowed(table, "10.0.0.0", table.start, 100)
 	for i := range 1000 {
-		allowed(table, fmt.Sprintf("10.%d.%d.0", 1+i/256, i%256), table.start, 10, 1)
+		allowed(table, fmt.Sprintf("10.%d.%d.0", 1+i/256, i%256), table.start, 1)
 	}
-	if got := allowed(table, "10.0.0.0", table.start, 10, 100); got != 0 {
+	if got := allowed(table, "10.0.0.0", table.start, 100); got != 0 {
 		t.Errorf("after queries from 1000 other networks: got %d queries allowed of a network at its limit, want 0", got)
 	}
 }

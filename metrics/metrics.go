@@ -1,7 +1,7 @@
 // Package metrics keeps counters, gauges and histograms by name and labels, and
 // writes them in the text format of Prometheus or OpenMetrics. A directive gets
 // its series from a Registry when it is set up and keeps the pointers, so that a query
-// looks up no series. The package imports only the standard library.
+// looks up no series.
 package metrics
 
 import (

@@ -323,20 +323,10 @@ func (c *command) readDeployments(ctx context.Context, s *state) error {
 // readPods reads the pods of each side. The labels of Seamark's pods may match the old
 // Deployment's selector, too.
 func (c *command) readPods(ctx context.Context, s *state) error {
-	own := labelSelector{MatchLabels: map[string]string{appKey: c.Name}}
-	if s.seamark != nil {
-		own = s.seamark.Spec.Selector
-	}
-	selectors := [...]labelSelector{
-		oneSide:     {MatchLabels: map[string]string{appKey: c.oneName()}}, // its pods may outlive the Deployment
-		seamarkSide: own,
-		oldSide:     s.old.Spec.Selector,
-	}
-
 	seen := map[string]bool{}
 	for _, which := range []side{oneSide, seamarkSide, oldSide} {
 		var list struct{ Items []pod }
-		path := c.path("pods", "") + "?labelSelector=" + url.QueryEscape(selectors[which].String())
+		path := c.path("pods", "") + "?labelSelector=" + url.QueryEscape(c.selector(s, which).String())
 		if err := c.get(ctx, path, &list); err != nil {
 			return err
 		}
@@ -348,6 +338,19 @@ func (c *command) readPods(ctx context.Context, s *state) error {
 		}
 	}
 	return nil
+}
+
+// selector returns the selector of a side's pods, which may outlive its Deployment.
+func (c *command) selector(s *state, which side) labelSelector {
+	switch {
+	case which == oldSide:
+		return s.old.Spec.Selector
+	case which == oneSide:
+		return labelSelector{MatchLabels: map[string]string{appKey: c.oneName()}}
+	case s.seamark == nil:
+		return labelSelector{MatchLabels: map[string]string{appKey: c.Name}}
+	}
+	return s.seamark.Spec.Selector
 }
 
 func (c *command) readEndpoints(ctx context.Context, s *state) error {

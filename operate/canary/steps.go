@@ -289,10 +289,7 @@ func (c *command) remove(resource, name string) step {
 // queries that they have received. A rollout of the Deployment would wait for new pods,
 // which may never be ready.
 func (c *command) unlabel(s *state, which side) step {
-	pods := Selector(map[string]string{appKey: c.oneName()})
-	if which == seamarkSide {
-		pods = s.seamark.Spec.Selector.String()
-	}
+	pods := c.selector(s, which).String()
 	if strings.ContainsAny(pods, " !") {
 		pods = "'" + pods + "'" // for the shell
 	}
