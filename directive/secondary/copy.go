@@ -47,7 +47,7 @@ type zoneCopy struct {
 	sends   atomic.Bool               // other servers may copy the zone from here
 	failing atomic.Bool               // the last refresh has failed
 	loaded  atomic.Bool               // what another process passed, or the file, is served if there is any
-	asked   atomic.Bool               // the primaries were asked once
+	tried   chan struct{}             // closed when the zone is served, or the primaries were asked, for the first time
 
 	interval atomic.Int64                   // see follows
 	expires  atomic.Int64                   // the option expire; 0 is that of the SOA record
@@ -84,7 +84,7 @@ const (
 func newCopy(o options, clients []*client, log *slog.Logger, r room, of *server) *zoneCopy {
 	return &zoneCopy{
 		options: o, clients: clients, log: log, room: &r, server: of, followers: new(zone.Followers),
-		notified: follow.NewSignal(), health: (*health.Board)(nil), made: time.Now(),
+		notified: follow.NewSignal(), health: (*health.Board)(nil), tried: make(chan struct{}), made: time.Now(),
 	}
 }
 
@@ -107,6 +107,10 @@ func (c *zoneCopy) run(ctx context.Context) {
 		s.load()
 	}
 	c.loaded.Store(true)
+	tried := sync.OnceFunc(func() { close(c.tried) })
+	if c.current.Load() != nil {
+		tried()
+	}
 	defer func() {
 		s.unsaved = s.unsaved || s.checked.After(s.stamped)
 		s.save()
@@ -114,7 +118,7 @@ func (c *zoneCopy) run(ctx context.Context) {
 
 	for {
 		took := s.refresh(ctx)
-		c.asked.Store(true)
+		tried()
 		if ctx.Err() != nil {
 			return
 		}

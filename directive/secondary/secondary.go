@@ -97,8 +97,7 @@ func (s *Secondary) Unready() string {
 		return "not started"
 	}
 	for origin, at := range s.zones.All() {
-		c := at.copy
-		if c.current.Load() == nil && !c.asked.Load() && time.Since(c.made) < firstAttempt {
+		if c := at.copy; !c.isTried() && time.Since(c.made) < firstAttempt {
 			return "no primary of " + origin.String() + " has answered yet"
 		}
 	}
@@ -108,6 +107,33 @@ func (s *Secondary) Unready() string {
 		}
 	}
 	return ""
+}
+
+// isTried reports whether c.tried is closed.
+func (c *zoneCopy) isTried() bool {
+	select {
+	case <-c.tried:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitZones blocks until each zone is served, or looked for once. All server blocks of the plan together wait for
+// at most firstAttempt.
+func (s *Secondary) awaitZones(start *config.Start) error {
+	timer := time.NewTimer(time.Until(s.server.awaitUntil(start)))
+	defer timer.Stop()
+	for _, at := range s.zones.All() {
+		select {
+		case <-at.copy.tried:
+		case <-timer.C:
+			return nil
+		case <-start.Context.Done():
+			return start.Context.Err()
+		}
+	}
+	return nil
 }
 
 // AuthoritativeZones returns the zones.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/sys/memory"
@@ -23,6 +24,8 @@ type server struct {
 
 	mu       sync.Mutex
 	catalogs []*catalogs
+	awaiting *config.Start // the plan that awaits its zones, until the time until
+	until    time.Time
 }
 
 // serverKey identifies the server, and catalogsKey a catalogs, across reloads.
@@ -74,6 +77,16 @@ func (s *server) claim(start *config.Start, origins []wire.Name, b *config.Block
 	}
 	m.claimed = start
 	return config.Keep(start, catalogsKey{m}, func() (*catalogs, error) { return m, nil })
+}
+
+// awaitUntil returns the time until which a plan may await its zones.
+func (s *server) awaitUntil(start *config.Start) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.awaiting != start {
+		s.awaiting, s.until = start, time.Now().Add(firstAttempt)
+	}
+	return s.until
 }
 
 // remove forgets a catalogs.

@@ -41,6 +41,13 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			}
 		}
 
+		// With other primaries a zone has another copy: the old plan serves until it has the zone.
+		if start.Reload {
+			if err := s.awaitZones(start); err != nil {
+				return err
+			}
+		}
+
 		// Members are served from the first query on; a reload serves those of the old plan until it has succeeded.
 		if s.catalogs != nil && s.catalogs.isNew() {
 			s.setScope(b)

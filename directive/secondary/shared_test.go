@@ -3,6 +3,8 @@ package secondary
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/test/chaintest"
@@ -16,9 +18,10 @@ func (sending) Transfers(wire.Name) bool { return true }
 
 // startBlocks starts the server blocks of one plan, each with a secondary of one zone with the same primary and some
 // options. old is the plan before, or nil.
-func startBlocks(t *testing.T, old *config.Start, options ...string) (handlers []*Secondary, plan *config.Start, err error) {
+func startBlocks(
+	t *testing.T, p *scriptedPrimary, old *config.Start, options ...string,
+) (handlers []*Secondary, plan *config.Start, err error) {
 	t.Helper()
-	p := &scriptedPrimary{t: t}
 	plan = config.NewStart(t.Context(), old)
 	var blocks []*config.Block
 	for _, o := range options {
@@ -53,13 +56,13 @@ func startBlocks(t *testing.T, old *config.Start, options ...string) (handlers [
 func TestSharedCopyOptions(t *testing.T) {
 	for _, option := range []string{"key a.", "max_size 1MB", "follow 1s", "expire 1m"} {
 		for _, options := range [][]string{{option, ""}, {"", option}, {option, option, ""}} {
-			_, _, err := startBlocks(t, nil, options...)
+			_, _, err := startBlocks(t, &scriptedPrimary{t: t}, nil, options...)
 			if err == nil || !strings.Contains(err.Error(), "another server block has other options for the copy of example.org.") {
 				t.Errorf("%q: got error %v, want one about other options", options, err)
 			}
 		}
 
-		all, plan, err := startBlocks(t, nil, option, option)
+		all, plan, err := startBlocks(t, &scriptedPrimary{t: t}, nil, option, option)
 		if err != nil {
 			t.Fatalf("%s twice: %v", option, err)
 		}
@@ -75,7 +78,7 @@ func TestSharedCopyOptions(t *testing.T) {
 func TestSharedCopySent(t *testing.T) {
 	var plan *config.Start
 	for _, options := range [][]string{{"", ""}, {"transfer", ""}, {"", "transfer"}, {"transfer", "transfer"}, {"", ""}} {
-		all, next, err := startBlocks(t, plan, options...)
+		all, next, err := startBlocks(t, &scriptedPrimary{t: t}, plan, options...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,4 +88,45 @@ func TestSharedCopySent(t *testing.T) {
 		}
 	}
 	plan.Stop()
+}
+
+// A reload that changes the primaries of a zone succeeds when these have sent it, so that it is served all the time. It
+// does not wait long for primaries that are silent, however many server blocks there are.
+func TestReloadAwaitsOtherPrimaries(t *testing.T) {
+	for name, tt := range map[string]struct {
+		replies map[uint16][]string
+		pace    time.Duration
+		served  bool
+		most    time.Duration
+	}{
+		"transferred": {firstReplies, 10 * time.Millisecond, true, firstAttempt - time.Second},
+		"refused":     {nil, 0, false, time.Second},
+		"silent":      {firstReplies, time.Minute, false, firstAttempt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &scriptedPrimary{t: t, replies: firstReplies}
+				_, plan, err := startBlocks(t, p, nil, "", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+
+				p.set(tt.pace, tt.replies)
+				began := time.Now()
+				other := []string{"transfer from 192.0.2.54", "transfer from 192.0.2.55"}
+				all, plan, err := startBlocks(t, p, plan, other...)
+				if took := time.Since(began); err != nil || took > tt.most {
+					t.Errorf("got a reload of %v, %v, want at most %v", took, err, tt.most)
+				}
+				for i, s := range all {
+					if served := s.zones.Get(origin).copy.current.Load() != nil; served != tt.served {
+						t.Errorf("%s: got a zone that is served: %v, want %v", other[i], served, tt.served)
+					}
+				}
+				plan.Stop()
+				p.task.Wait()
+			})
+		})
+	}
 }
