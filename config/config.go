@@ -357,15 +357,20 @@ type Start struct {
 	Descriptors *descriptors.Budget
 	Metrics     *metrics.Registry
 
-	old, kept       map[any]Stopper
-	oldOrder, order []any // their keys, in the order of the calls of Keep
-	created         []any // keys in the order of creation
+	old, kept       map[keptKey]Stopper
+	oldOrder, order []keptKey // of the calls of Keep
+	created         []keptKey // in the order of creation
+}
+
+type keptKey struct {
+	value reflect.Type
+	key   any
 }
 
 // NewStart returns a start that can take over the resources of old, which may be
 // nil.
 func NewStart(ctx context.Context, old *Start) *Start {
-	s := &Start{Context: ctx, kept: map[any]Stopper{}}
+	s := &Start{Context: ctx, kept: map[keptKey]Stopper{}}
 	if old == nil {
 		s.Crypto, s.Descriptors, s.Metrics = slots.NewProcessors(), descriptors.New(), new(metrics.Registry)
 		return s
@@ -375,16 +380,23 @@ func NewStart(ctx context.Context, old *Start) *Start {
 	return s
 }
 
-// Keep returns the resource with a key: the one of this plan if it exists, else
-// the one of the old plan, else a new one from create. The key must be comparable
-// and contain everything that identifies the resource. Its type is private to the
-// caller's package.
+// InPlan is a key for Keep of what each plan makes for itself.
+type InPlan struct {
+	Plan *Start
+	Key  any
+}
+
+// Keep returns the resource that has a type and a key: the one of this plan if it
+// exists, else the one of the old plan, else a new one from create. The key must be
+// comparable and contain everything that identifies the resource among those of its
+// type, T; it is nil if a server has one.
 func Keep[T Stopper](s *Start, key any, create func() (T, error)) (T, error) {
-	if t, ok := s.kept[key].(T); ok {
+	k := keptKey{reflect.TypeFor[T](), key}
+	if t, ok := s.kept[k].(T); ok {
 		return t, nil
 	}
-	if t, ok := s.old[key].(T); ok {
-		s.keep(key, t)
+	if t, ok := s.old[k].(T); ok {
+		s.keep(k, t)
 		return t, nil
 	}
 
@@ -395,12 +407,12 @@ func Keep[T Stopper](s *Start, key any, create func() (T, error)) (T, error) {
 	if y, ok := any(t).(Yielder); ok && s.Observes {
 		y.Yield()
 	}
-	s.keep(key, t)
-	s.created = append(s.created, key)
+	s.keep(k, t)
+	s.created = append(s.created, k)
 	return t, nil
 }
 
-func (s *Start) keep(key any, resource Stopper) {
+func (s *Start) keep(key keptKey, resource Stopper) {
 	s.kept[key] = resource
 	s.order = append(s.order, key)
 }

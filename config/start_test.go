@@ -92,9 +92,16 @@ func TestKeepOtherType(t *testing.T) {
 	s := NewStart(context.Background(), nil)
 	keep(t, s, "a", "a1", &log)
 	type other struct{ *resource }
-	got, err := Keep(s, "b", func() (other, error) { return other{&resource{"b1", &log}}, nil })
-	if err != nil || got.name != "b1" {
-		t.Errorf("Keep: got %v, %v; want b1", got, err)
+	for range 2 {
+		got, err := Keep(s, "a", func() (other, error) { return other{&resource{"other", &log}}, nil })
+		if err != nil || got.name != "other" {
+			t.Errorf("Keep: got %v, %v; want the resource of the other type", got, err)
+		}
+	}
+
+	s.Stop()
+	if !slices.Equal(log, []string{"other", "a1"}) {
+		t.Errorf("Stop: stopped %v, want both resources, once each", log)
 	}
 }
 

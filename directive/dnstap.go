@@ -206,12 +206,12 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 		}
 		encryption = certs.config.Load
 	}
-	first, _ := config.Keep(s, tapKey{s, t.socket.Address}, func() (sharedTap, error) { return sharedTap{t}, nil })
+	first, _ := config.Keep(s, config.InPlan{Plan: s, Key: t.socket.Address}, func() (sharedTap, error) { return sharedTap{t}, nil })
 	if first.socket.TLS != t.socket.TLS || first.files != t.files {
 		return fmt.Errorf("another directive dnstap listens at %s with other options of TLS", t.socket.Text)
 	}
 
-	out, err := config.Keep(s, tapKey{nil, t.socket.Address}, func() (*dnstap.Listener, error) {
+	out, err := config.Keep(s, t.socket.Address, func() (*dnstap.Listener, error) {
 		return dnstap.NewListener(s, t.socket, lost, b.Memory)
 	})
 	if err != nil {
@@ -220,12 +220,6 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 	t.out = out
 	b.OnSwap(func() { out.Serve(t.files, encryption) })
 	return nil
-}
-
-// A tapKey identifies the listener at an address, or with a plan the first directive of the plan that uses it.
-type tapKey struct {
-	plan    *config.Start
-	address string
 }
 
 // A sharedTap is the first directive of a plan that listens at an address.

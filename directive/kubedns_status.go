@@ -37,8 +37,8 @@ func SetupKubednsStatus(b *config.Block, uses []corefile.Directive) error {
 		return nil
 	})
 	web.ServePages(b, uses[0], k.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
-		ready, _ := config.Keep(s, latchKey{k.addr}, func() (*latch, error) { return new(latch), nil })
-		page, _ := config.Keep(s, statusKey{s, k.addr}, func() (*statusPage, error) {
+		ready, _ := config.Keep(s, k.addr, func() (*latch, error) { return new(latch), nil })
+		page, _ := config.Keep(s, config.InPlan{Plan: s, Key: k.addr}, func() (*statusPage, error) {
 			return &statusPage{ready: ready, writing: slots.New(2, 1)}, nil
 		})
 
@@ -58,15 +58,8 @@ func SetupKubednsStatus(b *config.Block, uses []corefile.Directive) error {
 // consecutive plans use that address.
 type latch struct{ atomic.Bool }
 
-type latchKey struct{ addr string }
-
 // Stop implements config.Stopper.
 func (*latch) Stop() {}
-
-type statusKey struct {
-	plan *config.Start
-	addr string
-}
 
 // A statusPage serves all blocks of one plan that share an address.
 type statusPage struct {

@@ -86,7 +86,7 @@ func TestKubednsStatusSeveralBlocks(t *testing.T) {
 		}
 		b.Swapped()
 	}
-	page, _ := config.Keep(start, statusKey{start, "127.0.0.1:0"}, func() (*statusPage, error) { return nil, errors.New("the plan has no page") })
+	page, _ := config.Keep(start, config.InPlan{Plan: start, Key: "127.0.0.1:0"}, func() (*statusPage, error) { return nil, errors.New("the plan has no page") })
 	site, err := web.Open(start, "127.0.0.1:0", web.TLS{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestKubednsCacheClients(t *testing.T) {
 		{"{\ncache any\n}", client, 200}, {"{\ncache any\n}", "[fd00::1]:4711", 200},
 	} {
 		r := run(t, ".:53 {\nkubedns_status 127.0.0.1:0 "+c.option+"\n}", &treeHandler{`{"a":1}`})
-		page, _ := config.Keep(r.start, statusKey{r.start, "127.0.0.1:0"}, func() (*statusPage, error) { return nil, errors.New("the plan has no page") })
+		page, _ := config.Keep(r.start, config.InPlan{Plan: r.start, Key: "127.0.0.1:0"}, func() (*statusPage, error) { return nil, errors.New("the plan has no page") })
 		got := request(t, http.HandlerFunc(page.cache), "GET", "/cache", c.client)
 		body, _ := io.ReadAll(got.Body)
 		if got.StatusCode != c.code || (string(body) == `{"a":1}`) != (c.code == 200) {

@@ -9,12 +9,10 @@ import (
 	"github.com/seamark/seamark/sys/linewriter"
 )
 
-type lineWriterKey struct{}
-
 // standardOutput returns the process's Writer of the lines of errors and log. All server blocks
 // share it, and it survives reloads.
 func standardOutput(s *config.Start, b *config.Block) (*linewriter.Writer, error) {
-	return config.Keep(s, lineWriterKey{}, func() (*linewriter.Writer, error) {
+	return config.Keep(s, nil, func() (*linewriter.Writer, error) {
 		return newLineWriter(os.Stdout, b.Metrics), nil
 	})
 }

@@ -35,7 +35,7 @@ func SetupPprof(b *config.Block, uses []corefile.Directive) error {
 	))
 	web.ServePages(b, uses[0], p.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
 		if p.rate > 0 {
-			_, _ = config.Keep(s, blockKey{}, func() (blockProfile, error) { return blockProfile{}, nil })
+			_, _ = config.Keep(s, nil, func() (blockProfile, error) { return blockProfile{}, nil })
 			b.OnSwap(func() { runtime.SetBlockProfileRate(p.rate) })
 		}
 		site.Handle("/debug/pprof/", p)
@@ -47,8 +47,6 @@ func SetupPprof(b *config.Block, uses []corefile.Directive) error {
 // A blockProfile is kept while consecutive plans have the option block; each
 // plan sets its own rate.
 type blockProfile struct{}
-
-type blockKey struct{}
 
 // Stop turns the block profile off.
 func (blockProfile) Stop() { runtime.SetBlockProfileRate(0) }

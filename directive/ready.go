@@ -32,7 +32,7 @@ func SetupReady(b *config.Block, uses []corefile.Directive) error {
 		return nil
 	})
 	web.ServePages(b, uses[0], r.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
-		page, err := config.Keep(s, readyKey{s, r.addr}, func() (*readyPage, error) { return &readyPage{}, nil })
+		page, err := config.Keep(s, config.InPlan{Plan: s, Key: r.addr}, func() (*readyPage, error) { return &readyPage{}, nil })
 		if err != nil {
 			return err
 		}
@@ -44,11 +44,6 @@ func SetupReady(b *config.Block, uses []corefile.Directive) error {
 		return nil
 	})
 	return err
-}
-
-type readyKey struct {
-	plan *config.Start
-	addr string
 }
 
 // A readyPage serves /ready for all blocks of one plan that share an address.

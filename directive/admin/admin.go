@@ -229,11 +229,6 @@ type judgeKey struct {
 	recorder *traffic.Recorder
 }
 
-type serviceKey struct {
-	plan *config.Start
-	addr string
-}
-
 func (a *Admin) start(s *config.Start, site *web.Site, d corefile.Directive) error {
 	// The recorder survives reloads, and the service belongs to the plan.
 	a.recorder, _ = config.Keep(s, recorderKey{a.options.addr, a.options.redact}, func() (*traffic.Recorder, error) {
@@ -242,7 +237,7 @@ func (a *Admin) start(s *config.Start, site *web.Site, d corefile.Directive) err
 	j, _ := config.Keep(s, judgeKey{a.options.addr, a.recorder}, func() (*judge.Judge, error) {
 		return judge.New(a.block.Metrics, a.block.Health(), a.recorder, a.block.Log), nil
 	})
-	service, _ := config.Keep(s, serviceKey{s, a.options.addr}, func() (*service, error) {
+	service, _ := config.Keep(s, config.InPlan{Plan: s, Key: a.options.addr}, func() (*service, error) {
 		return newService(a.options, a.recorder, j, a.block.Metrics, a.block.Log), nil
 	})
 	if service.options != a.options {

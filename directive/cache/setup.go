@@ -50,7 +50,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 // start keeps the store of the old plan, or creates one, and finds the server
 // block's scope in it.
 func (c *Cache) start(b *config.Block, s *config.Start) (err error) {
-	c.store, err = config.Keep(s, storeKey{}, func() (*Store, error) {
+	c.store, err = config.Keep(s, nil, func() (*Store, error) {
 		st := NewStore(MaxBytes, b.Memory)
 		st.generations = b.Generations
 		return st, nil
@@ -64,7 +64,7 @@ func (c *Cache) start(b *config.Block, s *config.Start) (err error) {
 	if _, err = config.Keep(s, c, func() (*Cache, error) { return c, nil }); err != nil {
 		return err
 	}
-	p, err := config.Keep(s, scopePlanKey{s}, func() (*scopePlan, error) { return newScopePlan(), nil })
+	p, err := config.Keep(s, config.InPlan{Plan: s}, func() (*scopePlan, error) { return newScopePlan(), nil })
 	if err != nil {
 		return err
 	}
@@ -75,10 +75,6 @@ func (c *Cache) start(b *config.Block, s *config.Start) (err error) {
 	b.OnSwap(func() { c.store.commit(p) })
 	return nil
 }
-
-type storeKey struct{}
-
-type scopePlanKey struct{ start *config.Start }
 
 // parseArguments reads [TTL] [ZONES...].
 func (c *Cache) parseArguments(b *config.Block, d corefile.Directive) error {

@@ -192,8 +192,7 @@ func keyFiles(dir string, zones []wire.Name) (paths []string, err error) {
 // start takes the signer of the signed file, and signs the zone unless the file can be
 // served.
 func (t *signTask) start(s *config.Start, b *config.Block) (err error) {
-	type key struct{ path string }
-	t.signer, err = config.Keep(s, key{t.signed}, func() (*signer, error) { return newSigner(t, b), nil })
+	t.signer, err = config.Keep(s, t.signed, func() (*signer, error) { return newSigner(t, b), nil })
 	if err == nil {
 		err = t.signer.prepare(s, t)
 	}

@@ -43,9 +43,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			}
 			return nil
 		})
-		type key struct{ path string }
 		b.OnStart(func(s *config.Start) (err error) {
-			g.db, err = config.Keep(s, key{g.path}, func() (*database, error) { return newDatabase(g.path, b.Log) })
+			g.db, err = config.Keep(s, g.path, func() (*database, error) { return newDatabase(g.path, b.Log) })
 			return d.Each(err)
 		})
 	}

@@ -74,7 +74,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 	b.OnStart(func(s *config.Start) (err error) {
 		if h.table, err = p.start(s, d, b); err == nil && p.localise {
-			h.networks, err = config.Keep(s, networksKey{}, func() (*networks, error) {
+			h.networks, err = config.Keep(s, nil, func() (*networks, error) {
 				return watchNetworks(config.Networks, b.Log), nil
 			})
 		}
@@ -217,19 +217,14 @@ func (p *plan) addLine(d, o corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// Keys of the values that a reload keeps.
-type (
-	countsKey   struct{}
-	networksKey struct{}
-	watchKey    struct{ cluster.Options }
-	tableKey    struct {
-		paths, inline, maps, zones string
-		domain                     wire.Name
-		reload                     time.Duration
-		reverse                    bool
-		plan                       *config.Start // set if a reload must not keep the table
-	}
-)
+// A tableKey identifies a table, which a reload keeps.
+type tableKey struct {
+	paths, inline, maps, zones string
+	domain                     wire.Name
+	reload                     time.Duration
+	reverse                    bool
+	plan                       *config.Start // set if a reload must not keep the table
+}
 
 // mapTimeout is how long a reload waits for a new ConfigMap.
 const mapTimeout = 5 * time.Second
@@ -238,7 +233,7 @@ const mapTimeout = 5 * time.Second
 // one. A reload waits for the new table's ConfigMaps, and fails without them; the
 // first start does not wait.
 func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*table, error) {
-	counts, err := config.Keep(s, countsKey{}, func() (*counts, error) { return newCounts(b.Metrics), nil })
+	counts, err := config.Keep(s, nil, func() (*counts, error) { return newCounts(b.Metrics), nil })
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +246,7 @@ func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*t
 	from := p.source
 
 	for i, o := range p.settings {
-		m, err := config.Keep(s, watchKey{o}, func() (*configMap, error) { return watchMap(o, b), nil })
+		m, err := config.Keep(s, o, func() (*configMap, error) { return watchMap(o, b), nil })
 		if err != nil {
 			return nil, err
 		}

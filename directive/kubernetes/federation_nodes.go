@@ -115,14 +115,12 @@ func (l *nodeLocations) publish() {
 	l.first.Store(&labels)
 }
 
-type nodeLocationsKey struct{ cluster.Options }
-
 // start watches the Nodes of kubernetes' cluster. It keeps the watch of the old plan if
 // there is one. A reload waits startup_timeout for the Nodes, and continues without them.
 func (f *Federation) start(s *config.Start, b *config.Block) (err error) {
 	o := f.kubernetes.options
 	opts := o.nodesOf()
-	f.nodes, err = config.Keep(s, nodeLocationsKey{opts}, func() (*nodeLocations, error) {
+	f.nodes, err = config.Keep(s, opts, func() (*nodeLocations, error) {
 		l := newNodeLocations()
 		l.Go(func(ctx context.Context) { sources.Run(ctx, opts, l, b.Log, b.Metrics, b.Health(), b.Dial) })
 		return l, s.Await(l, l.synced, o.startupTimeout, func() error { return nil })

@@ -61,8 +61,7 @@ func (o *options) snapshotOf(zones string) string {
 
 // keepSnapshot returns the file, which the plan writes once it serves.
 func keepSnapshot(s *config.Start, b *config.Block, path string, w *watchedCluster) error {
-	type key struct{ snapshot string }
-	f, err := config.Keep(s, key{path}, func() (*snapshotFile, error) {
+	f, err := config.Keep(s, path, func() (*snapshotFile, error) {
 		f := &snapshotFile{path: path, log: b.Log, health: b.Health()}
 		f.task = follow.Go(f.run)
 		return f, nil

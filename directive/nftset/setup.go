@@ -11,12 +11,8 @@ import (
 	"github.com/seamark/seamark/sys/nftables"
 )
 
-// Keys of resources that survive reloads.
-type (
-	keeperKey struct{}
-	setKey    struct{ nftables.Set }
-	openerKey struct{}
-)
+// openerKey identifies the opener of all plans.
+type openerKey struct{}
 
 // An opener opens the writer of a process.
 type opener func() (Writer, error)
@@ -58,13 +54,13 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 // start opens the sets. Sets that cannot be written are no error: clients need answers all the same.
 func (h *Handler) start(b *config.Block, s *config.Start, open opener) error {
-	k, err := config.Keep(s, keeperKey{}, func() (*keeper, error) { return newKeeper(open, b.Memory.Claim(memory.Files)), nil })
+	k, err := config.Keep(s, nil, func() (*keeper, error) { return newKeeper(open, b.Memory.Claim(memory.Files)), nil })
 	if err != nil {
 		return err
 	}
 	for _, u := range h.uses {
 		for _, name := range u.names {
-			opened, err := config.Keep(s, setKey{name}, func() (*set, error) {
+			opened, err := config.Keep(s, name, func() (*set, error) {
 				added := newSet(name, k, b.Log, b.Health(), b.Metrics)
 				k.add(added)
 				return added, nil

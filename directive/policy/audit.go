@@ -20,9 +20,6 @@ type auditor struct {
 	record      *atomic.Pointer[audit.Record] // nil before the start, and if no group audits
 }
 
-// A recordKey identifies the record of a server block, which a reload keeps.
-type recordKey struct{ zones string }
-
 // startAudit has a record kept if a group audits.
 func (p *Policy) startAudit(b *config.Block, d corefile.Directive) {
 	var groups []string
@@ -43,7 +40,7 @@ func (p *Policy) startAudit(b *config.Block, d corefile.Directive) {
 	p.audit.zones = strings.Join(zones, " ")
 	p.audit.text, _ = corefile.Format([]corefile.Server{{Keys: []corefile.Token{{Text: "."}}, Directives: []corefile.Directive{d}}})
 	b.OnStart(func(s *config.Start) error {
-		r, _ := config.Keep(s, recordKey{p.audit.zones + fmt.Sprint(b.Addresses())}, func() (*audit.Record, error) {
+		r, _ := config.Keep(s, p.audit.zones+fmt.Sprint(b.Addresses()), func() (*audit.Record, error) {
 			return audit.New(b.Memory.Claim(memory.Records)), nil
 		})
 		b.OnSwap(func() {

@@ -28,15 +28,9 @@ type server struct {
 	until    time.Time
 }
 
-// serverKey identifies the server, and catalogsKey a catalogs, across reloads.
-type (
-	serverKey   struct{}
-	catalogsKey struct{ *catalogs }
-)
-
 // serverOf returns the server, with the zones of the process that it replaces.
 func serverOf(start *config.Start, b *config.Block) *server {
-	s, _ := config.Keep(start, serverKey{}, func() (*server, error) {
+	s, _ := config.Keep(start, nil, func() (*server, error) {
 		s := newServer(b.Log, b.Memory)
 		if f := start.Data(s.StateName()); f != nil {
 			defer f.Close()
@@ -76,7 +70,7 @@ func (s *server) claim(start *config.Start, origins []wire.Name, b *config.Block
 		s.catalogs = append(s.catalogs, m)
 	}
 	m.claimed = start
-	return config.Keep(start, catalogsKey{m}, func() (*catalogs, error) { return m, nil })
+	return config.Keep(start, m, func() (*catalogs, error) { return m, nil })
 }
 
 // awaitUntil returns the time until which a plan may await its zones.

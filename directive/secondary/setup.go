@@ -29,7 +29,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			return err
 		}
 		for _, at := range s.zones.All() {
-			at.shared, _ = config.Keep(start, sharedKey{start, at.options}, func() (*sharedZone, error) {
+			at.shared, _ = config.Keep(start, config.InPlan{Plan: start, Key: at.options}, func() (*sharedZone, error) {
 				return &sharedZone{first: at}, nil
 			})
 			if err := at.shared.share(at, b); err != nil {
@@ -69,12 +69,6 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	})
 
 	return errors.Join(errs...)
-}
-
-// A sharedKey identifies a sharedZone.
-type sharedKey struct {
-	plan *config.Start
-	of   options
 }
 
 // newCopy starts the copy of a zone.

@@ -124,9 +124,6 @@ type waiter struct {
 	wake  func()
 }
 
-// waitingKey identifies the waiting across reloads.
-type waitingKey struct{}
-
 func newWaiting(b *memory.Budget, reg *metrics.Registry) *waiting {
 	w := &waiting{memory: b, queries: map[wire.Name]map[*waiter]struct{}{}}
 	w.drop = reg.TemporaryGauge("seamark_transfer_followers", "Queries that wait for the next version of a zone.",

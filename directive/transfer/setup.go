@@ -42,7 +42,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 	var n *notifier
 	b.OnStart(func(s *config.Start) (err error) {
-		f.waiting, _ = config.Keep(s, waitingKey{}, func() (*waiting, error) { return newWaiting(b.Memory, b.Metrics), nil })
+		f.waiting, _ = config.Keep(s, nil, func() (*waiting, error) { return newWaiting(b.Memory, b.Metrics), nil })
 		n, err = config.Keep(s, t, func() (*notifier, error) { return newNotifier(t), nil })
 		return err
 	})

@@ -40,9 +40,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 	b.Handle(t)
 	b.OnStart(func(s *config.Start) error {
-		type key struct{ path string }
 		for i, f := range t.files {
-			kept, err := config.Keep(s, key{f.path}, func() (*keyFile, error) { return f, f.start() })
+			kept, err := config.Keep(s, f.path, func() (*keyFile, error) { return f, f.start() })
 			if err != nil {
 				return err
 			}

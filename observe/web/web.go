@@ -44,11 +44,6 @@ type Site struct {
 	pages    map[string]http.Handler
 }
 
-type siteKey struct {
-	plan *config.Start
-	addr string
-}
-
 // Open returns the site at addr of the plan that is starting: HOST:PORT or unix:PATH. The
 // listener is open when Open returns, but serves the old plan's pages, if there are any,
 // until Show. If files is not zero the site is served with HTTPS only; all
@@ -67,14 +62,14 @@ type reports struct {
 // open is Open.
 func open(s *config.Start, addr string, files TLS, to reports) (*Site, error) {
 	// A plan that keeps a listener must keep these as well, so that they do not stop with the old plan.
-	conns, _ := config.Keep(s, connsKey{}, func() (*status.Connections, error) {
+	conns, _ := config.Keep(s, nil, func() (*status.Connections, error) {
 		return status.NewConnections(s.Descriptors, s.Metrics), nil
 	})
-	l, err := config.Keep(s, listenerKey{addr}, func() (*listener, error) { return listen(s, addr, conns, to) })
+	l, err := config.Keep(s, addr, func() (*listener, error) { return listen(s, addr, conns, to) })
 	if err != nil {
 		return nil, err
 	}
-	site, err := config.Keep(s, siteKey{s, addr}, func() (site *Site, err error) {
+	site, err := config.Keep(s, config.InPlan{Plan: s, Key: addr}, func() (site *Site, err error) {
 		site = &Site{listener: l, pages: map[string]http.Handler{}}
 		if files != (TLS{}) {
 			site.tls, err = newTLSFiles(files, s.Crypto, to)
@@ -148,11 +143,6 @@ func (s *Site) page(path string) http.Handler {
 // Addr returns the listener's address, with the actual port if port 0 was
 // requested.
 func (s *Site) Addr() net.Addr { return s.listener.socket.Addr() }
-
-type listenerKey struct{ addr string }
-
-// connsKey identifies the connections of all pages of a server.
-type connsKey struct{}
 
 // A listener is one open address and the goroutine that serves it.
 type listener struct {

@@ -21,12 +21,9 @@ func Find[V comparable](q *dns.Query, all *wire.ZoneMap[V]) V {
 	return found
 }
 
-// serialsKey identifies the serial numbers of the process.
-type serialsKey struct{}
-
 // Serials returns the serial numbers of the process, for zones that change while they are served.
 func Serials(s *config.Start) *zone.Serials {
-	serials, _ := config.Keep(s, serialsKey{}, func() (*zone.Serials, error) {
+	serials, _ := config.Keep(s, nil, func() (*zone.Serials, error) {
 		if s.Saved == nil {
 			return zone.NewSerials(), nil
 		}
