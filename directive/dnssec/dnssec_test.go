@@ -108,6 +108,19 @@ func verify(t *testing.T, key *mdns.DNSKEY, section []mdns.RR) {
 	}
 }
 
+// A key that is named more than once signs once.
+func TestKeyNamedTwice(t *testing.T) {
+	dir, _ := zoneAndKey(t, mdns.ECDSAP256SHA256, 256)
+	addr, _ := serveText(t, "example.org:53 {\n root "+dir+"\n file db\n dnssec {\n key file k k.key\n key file k.private\n}\n}\n")
+	m, _, err := (&mdns.Client{}).Exchange(query("example.org.", mdns.TypeDNSKEY), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Answer) != 2 {
+		t.Errorf("DNSKEY: got %v, want one record and one signature", m.Answer)
+	}
+}
+
 // A large RRset is signed where all of it is sent, and its reply over UDP has TC.
 func TestLargeRRset(t *testing.T) {
 	addr, key, _ := start(t, mdns.ECDSAP256SHA256, 256)

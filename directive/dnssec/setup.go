@@ -27,9 +27,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	var keys []*signing.Key
 	errs = append(errs, directive.Options(
 		corefile.Option{Usage: "key file KEY...", Set: func(o corefile.Directive) error {
-			found, err := readKeys(b, o, zones)
-			keys = append(keys, found...)
-			return err
+			return readKeys(&keys, b, o, zones)
 		}},
 		corefile.Option{
 			Usage: "cache_capacity CAPACITY", Default: "10000", Set: corefile.Int(&d.capacity, 1, maxCapacity),
@@ -64,15 +62,15 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// readKeys reads the key pairs of a line.
-func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []*signing.Key, err error) {
+// readKeys appends the key pairs of a line.
+func readKeys(keys *[]*signing.Key, b *config.Block, o corefile.Directive, zones []wire.Name) error {
 	switch source := o.Args[0].Text; source {
 	case "file":
 	case "aws_secretsmanager":
-		return nil, o.Errorf("aws_secretsmanager is not supported: " +
+		return o.Errorf("aws_secretsmanager is not supported: " +
 			"write the keys to files, and name them after key file")
 	default:
-		return nil, o.Errorf("want file, got %q", source)
+		return o.Errorf("want file, got %q", source)
 	}
 
 	var errs []error
@@ -90,9 +88,9 @@ func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []
 				"make a key with dnssec-keygen -a ECDSAP256SHA256", k.File, k.Weak))
 		}
 		b.WarnExposed(o, k.File+".private")
-		keys = append(keys, k)
+		*keys = signing.AppendKey(*keys, k)
 	}
-	return keys, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // start keeps the signatures of the old plan if zones, keys and capacity are the same.

@@ -87,9 +87,7 @@ func parseSign(b *config.Block, d corefile.Directive) ([]*signTask, error) {
 	var keys []*signing.Key
 	err = d.Options(
 		corefile.Option{Usage: "key file|directory KEY...", Set: func(o corefile.Directive) error {
-			found, err := readKeys(b, o, zones)
-			keys = append(keys, found...)
-			return err
+			return readKeys(&keys, b, o, zones)
 		}},
 		corefile.Option{Usage: "directory DIR", Default: "/var/lib/coredns", Set: func(o corefile.Directive) error {
 			dir = b.Path(o.Args[0].Text)
@@ -125,11 +123,11 @@ func parseSign(b *config.Block, d corefile.Directive) ([]*signTask, error) {
 	return tasks, errors.Join(errs...)
 }
 
-// readKeys reads the key pairs of a line.
-func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []*signing.Key, err error) {
+// readKeys appends the key pairs of a line.
+func readKeys(keys *[]*signing.Key, b *config.Block, o corefile.Directive, zones []wire.Name) (err error) {
 	source := o.Args[0].Text
 	if source != "file" && source != "directory" {
-		return nil, o.Errorf("want file or directory, got %q", source)
+		return o.Errorf("want file or directory, got %q", source)
 	}
 
 	var errs []error
@@ -159,12 +157,10 @@ func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []
 			}
 
 			b.WarnExposed(o, k.File+".private")
-			if !slices.ContainsFunc(keys, func(other *signing.Key) bool { return other.RData == k.RData }) {
-				keys = append(keys, k)
-			}
+			*keys = signing.AppendKey(*keys, k)
 		}
 	}
-	return keys, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // keyFiles returns the paths of the zones' key pairs in a directory.

@@ -89,6 +89,20 @@ func newSigning(t *testing.T, text string) *signedZone {
 	return s
 }
 
+// A key that is named more than once, also on other lines, signs once.
+func TestSignKeyNamedTwice(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "db"), zoneText(1, 1))
+	key := newKey(t, dir, "example.org.", 257)
+	b, _, err := planSetup(SetupSign, "sign "+dir+"/db {\n key file "+key+" "+key+".key\n key file "+key+"\n directory "+dir+"\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys := config.Find[*Sign](b)[0].tasks[0].keys; len(keys) != 1 {
+		t.Errorf("got %d keys, want 1", len(keys))
+	}
+}
+
 // state returns the state of the signed file.
 func (s *signedZone) state(t *testing.T) signedFile {
 	t.Helper()

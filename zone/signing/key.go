@@ -12,6 +12,7 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -35,6 +36,14 @@ type Key struct {
 
 	public  *dns.DNSKEY
 	private crypto.Signer
+}
+
+// AppendKey appends k unless keys has it already: it may be named twice.
+func AppendKey(keys []*Key, k *Key) []*Key {
+	if slices.ContainsFunc(keys, func(other *Key) bool { return other.RData == k.RData }) {
+		return keys
+	}
+	return append(keys, k)
 }
 
 // maxPrivate is more than the size of the largest file with a private key.
