@@ -259,13 +259,17 @@ func (x *liveZones) zoneOf(name wire.Name) (longest wire.Name) {
 // addrsOf returns the addresses of a name server: the given ones, or the addresses of a Service's load
 // balancer. The first name server has the addresses that this server listens on if there are neither.
 func (x *liveZones) addrsOf(s nameServer, i int, all state) []netip.Addr {
-	if f := get[*cluster.Frontend](all, cluster.Services, s.service); len(s.addrs) == 0 && f != nil && f.Balancer != nil {
+	if len(s.addrs) > 0 {
+		return s.addrs
+	}
+	f := get[*cluster.Frontend](all, cluster.Services, s.service)
+	if f != nil && f.Balancer != nil && len(f.Balancer.IPs) > 0 { // it may have host names only
 		return f.Balancer.IPs
 	}
-	if len(s.addrs) == 0 && i == 0 {
+	if i == 0 {
 		return x.local
 	}
-	return s.addrs
+	return nil
 }
 
 // updateZone makes a new version of a zone if its records differ.

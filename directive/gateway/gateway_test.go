@@ -454,6 +454,32 @@ func TestExternalVersions(t *testing.T) {
 	}
 }
 
+// Without an address of its load balancer, the first name server has those that the server listens on.
+func TestNameServerAddresses(t *testing.T) {
+	local, given := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	ns := nameServer{service: cluster.Key{Namespace: "dns", Name: "ns1"}}
+	for _, c := range []struct {
+		name   string
+		server nameServer
+		i      int
+		status []string
+		want   []netip.Addr
+	}{
+		{"a given address", nameServer{addrs: []netip.Addr{given}, service: ns.service}, 0, []string{"192.0.2.3"}, []netip.Addr{given}},
+		{"an address of the load balancer", ns, 0, []string{"192.0.2.3", "lb.example"}, []netip.Addr{netip.MustParseAddr("192.0.2.3")}},
+		{"a host name of the load balancer", ns, 0, []string{"lb.example"}, []netip.Addr{local}},
+		{"nothing yet", ns, 0, nil, []netip.Addr{local}},
+		{"the second name server", ns, 1, []string{"lb.example"}, nil},
+	} {
+		objects := state{}
+		objects.put(cluster.Services, balanced("dns", "ns1", 53, "10.96.0.2", c.status...))
+		x := &liveZones{local: []netip.Addr{local}}
+		if got := x.addrsOf(c.server, c.i, objects); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
 func serialOf(x *External, origin wire.Name) uint32 {
 	serial, _ := x.Version(origin).Serial()
 	return serial
