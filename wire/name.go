@@ -116,8 +116,10 @@ func AppendText(buf, name []byte) []byte {
 }
 
 // Labels returns the number of labels; the root has none.
-func (n Name) Labels() int {
-	count := 0
+func (n Name) Labels() int { return Labels(n) }
+
+// Labels returns the number of labels of a name in wire form, or of its first part.
+func Labels[N Name | []byte](n N) (count int) {
 	for i := 0; i < len(n) && n[i] != 0; i += int(n[i]) + 1 {
 		count++
 	}

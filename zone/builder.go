@@ -299,7 +299,7 @@ func (b *Builder) add(key draftKey, spelled, data string) {
 	}
 
 	// The names above exist now, too (RFC 4592 §2.2.2).
-	b.zone.maxLabels = max(b.zone.maxLabels, countLabels([]byte(spelled)))
+	b.zone.maxLabels = max(b.zone.maxLabels, wire.Name(spelled).Labels())
 	above := draftKey{key: key.key[1+key.key[0]:]}
 	parent := t.change([]byte(above.key))
 	if parent == nil {

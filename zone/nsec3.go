@@ -154,7 +154,7 @@ func (l *lookup) proveEncloser(n *node, name []byte) (encloser *node) {
 // nextCloser returns the name that has one label more than its encloser.
 func (z *Zone) nextCloser(name []byte, encloser *node) []byte {
 	var room [wire.MaxName]byte
-	for skip := countLabels(name) - countLabels(z.appendName(room[:0], encloser)) - 1; skip > 0; skip-- {
+	for skip := wire.Labels(name) - wire.Labels(z.appendName(room[:0], encloser)) - 1; skip > 0; skip-- {
 		name = name[1+name[0]:]
 	}
 	return name

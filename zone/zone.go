@@ -48,7 +48,7 @@ func (z *Zone) Memory() int64 {
 func (z *Zone) find(name []byte) (n *node, exact bool) {
 	key := name[:len(name)-len(z.origin)]
 	off := 0
-	for skip := countLabels(name) - z.maxLabels; skip > 0; skip-- {
+	for skip := wire.Labels(name) - z.maxLabels; skip > 0; skip-- {
 		off += int(name[off]) + 1
 	}
 	for {
@@ -87,14 +87,6 @@ func (z *Zone) hiddenBy(n *node) (by *node) {
 		}
 	}
 	return by
-}
-
-// countLabels returns the number of labels of a name in wire form.
-func countLabels(name []byte) (n int) {
-	for i := 0; name[i] != 0; i += int(name[i]) + 1 {
-		n++
-	}
-	return n
 }
 
 // isWildcard reports whether the first label of name is "*".

@@ -47,7 +47,7 @@ func (n *names) walk(name []byte, f func(value int, line []byte) bool) {
 		return
 	}
 
-	labels := labelsOf(name)
+	labels := wire.Labels(name)
 	rest := name
 	for {
 		if rest[0] != 0 { // else the name is the root, which * has
@@ -72,11 +72,3 @@ const mostDepth = 31
 func (d *depths) add(labels int)     { *d |= 1 << min(labels, mostDepth) }
 func (d *depths) remove(labels int)  { *d &^= 1 << min(labels, mostDepth) }
 func (d depths) has(labels int) bool { return d&(1<<min(labels, mostDepth)) != 0 }
-
-// labelsOf returns the number of labels of a name in wire form.
-func labelsOf(name []byte) (count int) {
-	for i := 0; name[i] != 0; i += 1 + int(name[i]) {
-		count++
-	}
-	return count
-}

@@ -172,7 +172,7 @@ func (l *objectLines) find(namespace string, name []byte) (found line) {
 		return l.lines.Get(room[start:])
 	}
 
-	labels := labelsOf(name)
+	labels := wire.Labels(name)
 	var e *objects.Entry
 	if counts.own > 0 {
 		e = get(ownLine)

@@ -84,7 +84,7 @@ func readCatalog(z *zone.Zone) (*catalogRecords, error) {
 		if !owner.Within(nodes) {
 			continue
 		}
-		switch below := string(owner[:len(owner)-len(nodes)]); labels(below) {
+		switch below := string(owner[:len(owner)-len(nodes)]); wire.Name(below).Labels() {
 		case 1:
 			c.members[below] = append(c.members[below], wire.Lower(data))
 			if len(c.members) > maxMembers {
@@ -106,12 +106,4 @@ func readCatalog(z *zone.Zone) (*catalogRecords, error) {
 		return nil, errors.New("unsupported version, want 2")
 	}
 	return c, nil
-}
-
-// labels returns the number of labels in a part of a name.
-func labels(part string) (n int) {
-	for ; part != ""; part = part[1+part[0]:] {
-		n++
-	}
-	return n
 }

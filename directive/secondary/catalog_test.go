@@ -139,7 +139,7 @@ func FuzzParseCatalog(f *testing.F) {
 		}
 		nodes := map[string]bool{}
 		for name, e := range list {
-			if nodes[e.label] || labels(e.label) != 1 || wire.Lower(e.label) != wire.Name(e.label) {
+			if nodes[e.label] || wire.Name(e.label).Labels() != 1 || wire.Lower(e.label) != wire.Name(e.label) {
 				t.Errorf("member %s has label %q", name, e.label)
 			}
 			nodes[e.label] = true
