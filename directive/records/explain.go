@@ -25,7 +25,7 @@ func (h *Handler) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
 		return cause("the records are not a zone, which could be transferred")
 	}
 
-	e := h.find(q)
+	e := h.find(q.Name())
 	switch {
 	case e != nil && e.From != nil:
 		causes := cause("%s %s (%s)", h.subject(q, e), e.describe(q.Type), e.From)

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/seamark/seamark/directive/internal/objects"
-	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -82,28 +81,17 @@ func (x *names) count(owner wire.Name, n int) {
 // exists reports whether names below a name have records.
 func (x *names) exists(name []byte) bool { return x.ancestors.Get(name) != nil }
 
-// wild returns the entry of the longest wildcard that matches the query name, and the number of
-// the label at which the name after "*." begins. It returns nil if there is none.
-func (x *names) wild(q *dns.Query) (e *entry, at int) {
+// wild returns the entry of the longest wildcard that matches a name in lower case, and the length
+// of the name after "*.". It returns nil if there is none.
+func (x *names) wild(name []byte) (e *entry, length int) {
 	if !x.hasWild.Load() {
 		return nil, 0
 	}
-	for at = max(1, q.Labels()-int(x.deepest.Load())); at <= q.Labels(); at++ {
-		if e = x.wildcards.Get(q.Name()[q.LabelOffset(at):]); e != nil {
-			return e, at
-		}
-	}
-	return nil, 0
-}
-
-// wildAbove is wild for a name in lower case that is no query name. It returns the length of the wildcard's
-// parent.
-func (x *names) wildAbove(name []byte) (e *entry, length int) {
-	if !x.hasWild.Load() {
-		return nil, 0
-	}
-	for len(name) > 1 {
+	for deeper := wire.Labels(name) - int(x.deepest.Load()); len(name) > 1; deeper-- {
 		name = name[1+name[0]:]
+		if deeper > 1 {
+			continue
+		}
 		if e = x.wildcards.Get(name); e != nil {
 			return e, len(name)
 		}

@@ -26,7 +26,7 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	if q.Type.IsTransfer() {
 		return dns.Next // records are not a zone
 	}
-	e := h.find(q)
+	e := h.find(q.Name())
 	if e == nil {
 		return h.unknown(q)
 	}
@@ -46,42 +46,23 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 // Resolve waits for the answer to the sub-query for a CNAME target.
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error { return q.ResumeTarget(ctx) }
 
-// find returns the entry of the query name, or else of the longest wildcard that matches it, or
-// nil. Names of the Corefile come before those of objects.
-func (h *Handler) find(q *dns.Query) *entry {
-	if e := h.own.exact.Get(q.Name()); e != nil {
-		return e
-	}
-	if h.objects == nil {
-		e, _ := h.own.wild(q)
-		return e
-	}
-
-	if e := h.objects.exact.Get(q.Name()); e != nil {
-		return e
-	}
-	e, at := h.own.wild(q)
-	if other, otherAt := h.objects.wildOf(q); other != nil && (e == nil || otherAt < at) {
-		return other
-	}
-	return e
-}
-
-// lookup is find for a name in lower case that is no query name.
-func (h *Handler) lookup(name []byte) *entry {
+// find returns the entry of a name in lower case, or else of the longest wildcard that matches it,
+// or nil. Names of the Corefile come before those of objects.
+func (h *Handler) find(name []byte) *entry {
 	if e := h.own.exact.Get(name); e != nil {
 		return e
 	}
 	if h.objects == nil {
-		e, _ := h.own.wildAbove(name)
+		e, _ := h.own.wild(name)
 		return e
 	}
 
 	if e := h.objects.exact.Get(name); e != nil {
 		return e
 	}
-	e, parent := h.own.wildAbove(name)
-	if other, longer := h.objects.wildAbove(name); longer > parent && longer >= h.objects.rules.ZoneOf(name) {
+	e, parent := h.own.wild(name)
+	// A wildcard above a delegated zone does not match in it.
+	if other, longer := h.objects.wild(name); longer > parent && longer >= h.objects.rules.ZoneOf(name) {
 		return other
 	}
 	return e
@@ -186,7 +167,7 @@ func (h *Handler) putTargets(q *dns.Query, s rrset) {
 		if !ok {
 			continue
 		}
-		e := h.lookup(wire.AppendLower(lower[:0], name))
+		e := h.find(wire.AppendLower(lower[:0], name))
 		if e == nil {
 			continue
 		}

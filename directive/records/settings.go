@@ -8,7 +8,6 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/internal/objects"
-	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -56,17 +55,6 @@ func (s *objectSettings) newObjects(b *config.Block) *objectNames {
 	x := &objectNames{rules: s.Rules()}
 	x.Objects = objects.New(s.Settings, &x.names, b)
 	return x
-}
-
-// wildOf returns the entry of the longest wildcard of an object that matches the query name, and
-// the number of the label at which the name after "*." begins. A wildcard above a delegated zone
-// does not match in it.
-func (x *objectNames) wildOf(q *dns.Query) (e *entry, at int) {
-	e, at = x.wild(q)
-	if e == nil || len(q.Name())-q.LabelOffset(at) < x.rules.ZoneOf(q.Name()) {
-		return nil, 0
-	}
-	return e, at
 }
 
 // CheckObjects returns what is wrong with each object: see [objects.Settings.Check].
