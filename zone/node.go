@@ -105,17 +105,17 @@ func (s *set) read(n *node, rest string) (after string) {
 		s.count, s.sigCount, size, sigSize = int(rest[6]), int(rest[7]), int(rest[8]), int(rest[9])
 		rest = rest[10:]
 	} else {
-		s.count, rest = varint(rest[6:])
-		s.sigCount, rest = varint(rest)
-		size, rest = varint(rest)
-		sigSize, rest = varint(rest)
+		s.count, rest = Varint(rest[6:])
+		s.sigCount, rest = Varint(rest)
+		size, rest = Varint(rest)
+		sigSize, rest = Varint(rest)
 	}
 	s.records, s.sigs = rest[:size], rest[size:size+sigSize]
 	return rest[size+sigSize:]
 }
 
-// varint returns the number that s begins with, and the rest.
-func varint(s string) (n int, rest string) {
+// Varint returns the number that s begins with, as binary.AppendUvarint writes it, and the rest.
+func Varint(s string) (n int, rest string) {
 	if s[0] < 0x80 {
 		return int(s[0]), s[1:]
 	}
@@ -162,7 +162,7 @@ func (s stored) len() int { return len(s.prefix) + s.shared }
 
 // nextRecord returns the first record of rest, and what follows it.
 func nextRecord(rest string) (r stored, after string) {
-	n, rest := varint(rest)
+	n, rest := Varint(rest)
 	flags := byte(n) & (1<<flagBits - 1)
 	n >>= flagBits
 	return stored{rest[1 : 1+n], int(rest[0]), flags}, rest[1+n:]

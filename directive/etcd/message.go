@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
 )
 
 const (
@@ -250,10 +251,10 @@ func (m *message) unpack(s string) (rest string) {
 		m.priority, s = uint16(s[0])<<8|uint16(s[1]), s[2:]
 	}
 	if first&hasWeight != 0 {
-		m.weight, s = readUvarint(s)
+		m.weight, s = readUint32(s)
 	}
 	if first&hasTTL != 0 {
-		m.ttl, s = readUvarint(s)
+		m.ttl, s = readUint32(s)
 	}
 
 	if second&hasText != 0 {
@@ -268,18 +269,13 @@ func (m *message) unpack(s string) (rest string) {
 	return s
 }
 
-func readUvarint(s string) (v uint32, rest string) {
-	for shift := 0; ; shift += 7 {
-		c := s[0]
-		s = s[1:]
-		if v |= uint32(c&0x7f) << shift; c < 0x80 {
-			return v, s
-		}
-	}
+func readUint32(s string) (v uint32, rest string) {
+	n, rest := zone.Varint(s)
+	return uint32(n), rest
 }
 
 func readText(s string) (text, rest string) {
-	n, s := readUvarint(s)
+	n, s := zone.Varint(s)
 	return s[:n], s[n:]
 }
 

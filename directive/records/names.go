@@ -146,7 +146,7 @@ func appendSet(buf []byte, s rrset) []byte {
 func nextSet(rest string) (s rrset, after string) {
 	s.t = wire.Type(rest[0])<<8 | wire.Type(rest[1])
 	s.ttl = uint32(rest[2])<<24 | uint32(rest[3])<<16 | uint32(rest[4])<<8 | uint32(rest[5])
-	size, rest := objects.Uvarint(rest[6:])
+	size, rest := zone.Varint(rest[6:])
 	s.records = rest[:size]
 	return s, rest[size:]
 }
@@ -160,7 +160,7 @@ func appendRecord(buf []byte, r record) []byte {
 }
 
 func nextRecord(rest string) (r record, after string) {
-	size, rest := objects.Uvarint(rest)
+	size, rest := zone.Varint(rest)
 	return record{rest[:size>>1], size&1 != 0}, rest[size>>1:]
 }
 

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
 )
 
 // AppendName appends what an object says of one name to the content that Owners reads: the length of the
@@ -18,25 +19,13 @@ func AppendName(packed []byte, owner wire.Name, value []byte) []byte {
 func Owners(packed string) iter.Seq2[wire.Name, string] {
 	return func(yield func(wire.Name, string) bool) {
 		for rest := packed; rest != ""; {
-			size, after := Uvarint(rest)
+			size, after := zone.Varint(rest)
 			owner, after := wire.Name(after[:size]), after[size:]
-			size, after = Uvarint(after)
+			size, after = zone.Varint(after)
 			if !yield(owner, after[:size]) {
 				return
 			}
 			rest = after[size:]
-		}
-	}
-}
-
-// Uvarint returns the number that s begins with, and what follows it.
-func Uvarint(s string) (n uint64, after string) {
-	for shift := 0; ; shift += 7 {
-		c := s[0]
-		s = s[1:]
-		n |= uint64(c&0x7f) << shift
-		if c < 0x80 {
-			return n, s
 		}
 	}
 }
