@@ -188,8 +188,19 @@ func stringsLen(b []byte) int {
 	return off
 }
 
+// NameAt returns the name at an offset of RDATA that is not compressed; it is empty if there is none.
+func NameAt[B string | []byte](rdata B, off int) (name B) {
+	if off < 0 || off > len(rdata) {
+		return name
+	}
+	if n := nameLen(rdata[off:]); n > 0 {
+		name = rdata[off : off+n]
+	}
+	return name
+}
+
 // nameLen returns the length of the name at the start of b that is not compressed, or -1.
-func nameLen(b []byte) int {
+func nameLen[B string | []byte](b B) int {
 	for off := 0; off < min(len(b), MaxName); off += 1 + int(b[off]) {
 		switch n := b[off]; {
 		case n == 0:

@@ -253,7 +253,7 @@ func (e *encoder) appendSet(owner string, s *rrset) {
 		ttl = min(ttl, r.TTL(s.records))
 		rdata := s.records[r.RData:r.Next]
 		flags := uint64(0)
-		if target := targetOf(rdata, before); target != nil {
+		if target := wire.NameAt(rdata, before); target != nil {
 			low := string(wire.Lower(string(target)))
 			if low != string(target) {
 				flags |= hasUpper
@@ -291,17 +291,4 @@ func (e *encoder) appendRData(owner string, rdata []byte, flags uint64) {
 	prefix := rdata[:len(rdata)-shared]
 	e.body = binary.AppendUvarint(e.body, uint64(len(prefix))<<flagBits|flags)
 	e.body = append(append(e.body, byte(shared)), prefix...)
-}
-
-// targetOf returns the name at an offset of RDATA, or nil.
-func targetOf(rdata []byte, off int) []byte {
-	if off < 0 || off >= len(rdata) {
-		return nil
-	}
-	for end := off; end < len(rdata); end += int(rdata[end]) + 1 {
-		if rdata[end] == 0 {
-			return rdata[off : end+1]
-		}
-	}
-	return nil
 }

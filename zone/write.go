@@ -156,7 +156,7 @@ func (l *lookup) putTargets(before int) {
 
 		name := l.a.Buf[rdata+before : end]
 		if !atEnd {
-			name = targetOf(l.a.Buf[rdata:end], before)
+			name = wire.NameAt(l.a.Buf[rdata:end], before)
 		}
 
 		n := l.target(name, r.flags)

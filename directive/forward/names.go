@@ -27,19 +27,6 @@ func inZone(name, zone []byte) bool {
 	return false
 }
 
-// nameAt returns the uncompressed name at offset off of rdata.
-func nameAt(rdata []byte, off int) (name []byte, ok bool) {
-	for i := off; i < len(rdata); i += int(rdata[i]) + 1 {
-		switch n := rdata[i]; {
-		case n == 0:
-			return rdata[off : i+1], i+1-off <= wire.MaxName
-		case n > wire.MaxLabel:
-			return nil, false
-		}
-	}
-	return nil, false
-}
-
 // appendOwner appends an owner name to buf. If the question's name ends in the owner
 // name, appendOwner appends a pointer into the question instead, so that each client
 // gets the name in its own spelling.

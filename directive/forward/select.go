@@ -89,7 +89,7 @@ func (p *parser) selectAuthority(class wire.Class, do bool) {
 		record := &p.records[i]
 		if record.section == wire.Answers && record.keep && record.Type == wire.TypeRRSIG && zone == nil {
 			// A reply with a wildcard proof may have no SOA or NS records.
-			if signer, ok := nameAt(p.rdata(record), 18); ok && p.anyNameIn(signer) {
+			if signer := wire.NameAt(p.rdata(record), 18); len(signer) > 0 && p.anyNameIn(signer) {
 				zone = signer
 			}
 		}
@@ -134,8 +134,8 @@ func (p *parser) selectWildcardProofs(class wire.Class) {
 			continue
 		}
 		owner, rdata := p.owner(record), p.rdata(record)
-		zone, ok := nameAt(rdata, 18)
-		if !ok {
+		zone := wire.NameAt(rdata, 18)
+		if len(zone) == 0 {
 			continue
 		}
 
@@ -179,8 +179,8 @@ func (p *parser) addTarget(record *parsedRecord) {
 		return
 	}
 
-	target, ok := nameAt(p.rdata(record), offset)
-	if !ok || len(p.targets) >= maxNames {
+	target := wire.NameAt(p.rdata(record), offset)
+	if len(target) == 0 || len(p.targets) >= maxNames {
 		return
 	}
 	if len(target) == 1 { // the owner itself (RFC 9460 §2.5)

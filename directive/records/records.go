@@ -160,11 +160,11 @@ func (h *Handler) putTargets(q *dns.Query, s rrset) {
 	var room, lower, spelled [wire.MaxName]byte
 	for rest := s.records; rest != "" && !q.ExceedsLimit(); {
 		var r record
-		if r, rest = nextRecord(rest); r.repeated || len(r.rdata) <= before {
+		if r, rest = nextRecord(rest); r.repeated {
 			continue
 		}
-		name, ok := readTarget(spelled[:0], r.rdata[before:])
-		if !ok {
+		name := append(spelled[:0], wire.NameAt(r.rdata, before)...)
+		if len(name) == 0 {
 			continue
 		}
 		e := h.find(wire.AppendLower(lower[:0], name))
@@ -178,16 +178,6 @@ func (h *Handler) putTargets(q *dns.Query, s rrset) {
 			}
 		}
 	}
-}
-
-// readTarget appends the name that rdata begins with, which is not compressed, to buf.
-func readTarget(buf []byte, rdata string) (name []byte, ok bool) {
-	for at := 0; at < len(rdata); at += 1 + int(rdata[at]) {
-		if rdata[at] == 0 {
-			return append(buf, rdata[:at+1]...), at < wire.MaxName
-		}
-	}
-	return nil, false
 }
 
 // put writes the records of s with the owner name owner, which is in the form of
