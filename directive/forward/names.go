@@ -26,17 +26,3 @@ func inZone(name, zone []byte) bool {
 	}
 	return false
 }
-
-// appendOwner appends an owner name to buf. If the question's name ends in the owner
-// name, appendOwner appends a pointer into the question instead, so that each client
-// gets the name in its own spelling.
-func appendOwner(buf, question, owner []byte) []byte {
-	name := question[:len(question)-4]
-	for i := 0; i < len(name) && name[i] != 0 && len(name)-i >= len(owner); i += int(name[i]) + 1 {
-		if wire.SameName(name[i:], owner) {
-			p := wire.QuestionPointer(i)
-			return append(buf, p[0], p[1])
-		}
-	}
-	return append(buf, owner...)
-}

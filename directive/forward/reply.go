@@ -196,7 +196,7 @@ func (p *parser) parse(packet, question []byte, do bool) (*reply, fault) {
 	}
 
 	p.sortAnswers()
-	answers, named := p.copyKept(r, question)
+	answers, named := p.copyKept(r)
 	if r.err != nil {
 		return r, valid
 	}
@@ -265,7 +265,7 @@ func (r *reply) allowReferral() {
 
 // copyKept copies the records to keep into r. It reports whether the reply had answer records,
 // and some of the queried name or an alias of it. Without memory it copies nothing and sets r.err.
-func (p *parser) copyKept(r *reply, question []byte) (answers, named bool) {
+func (p *parser) copyKept(r *reply) (answers, named bool) {
 	size := 0
 	for i := range p.records {
 		if p.records[i].keep {
@@ -287,7 +287,8 @@ func (p *parser) copyKept(r *reply, question []byte) (answers, named bool) {
 		}
 
 		r.count[record.section]++
-		r.records = appendOwner(r.records, question, p.owner(record))
+		// A name that the question ends in becomes a pointer: each client gets it in its own spelling.
+		r.records = p.answer.AppendOwner(r.records, p.owner(record))
 		at := len(r.records)
 		r.records = append(r.records, p.answer.Buf[record.Head:record.Next]...)
 		if r.records[at+4]&0x80 != 0 { // RFC 2181 §8: a TTL with the highest bit is zero
@@ -318,7 +319,7 @@ func (p *parser) read(r *reply, packet []byte, off int) bool {
 		p.seed, p.seen = maphash.MakeSeed(), map[uint64]bool{}
 	}
 	clear(p.seen)
-	p.answer.Reset(p.answer.Buf, nil)
+	p.answer.Reset(p.answer.Buf, packet[wire.HeaderLen:off])
 	p.records = p.records[:0]
 
 	for s := range wire.Section(3) {
