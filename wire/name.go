@@ -174,13 +174,16 @@ func AppendLower(buf, name []byte) []byte {
 	return buf
 }
 
-// SameName reports whether two names in wire form are equal, ignoring letter case.
-func SameName(a, b []byte) bool {
+// SameName reports whether two names in wire form, or parts of names, are equal, ignoring letter case.
+func SameName[A, B ~string | ~[]byte](a A, b B) bool {
 	if len(a) != len(b) {
 		return false
 	}
-	for i, c := range a { // length bytes are below 'A'
-		if c != b[i] && lower(c) != lower(b[i]) { // most names are equal to the letter
+	if string(a) == string(b) { // most are equal to the letter
+		return true
+	}
+	for i := range len(a) { // length bytes are below 'A'
+		if lower(a[i]) != lower(b[i]) {
 			return false
 		}
 	}

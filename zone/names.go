@@ -65,7 +65,7 @@ func (t *names) wildcard(above *node) *node {
 		if n.hash != above.hash {
 			continue
 		}
-		if key := t.spelled(n); len(key) == len(name)+2 && isWildcard(key) && sameKey(key[2:], name) {
+		if key := t.spelled(n); len(key) == len(name)+2 && isWildcard(key) && wire.SameName(key[2:], name) {
 			return n
 		}
 	}
@@ -82,30 +82,7 @@ func (t *names) spelled(n *node) string {
 }
 
 // matches reports whether a node has a key.
-func (t *names) matches(n *node, key []byte) bool { return sameKey(t.spelled(n), key) }
-
-// sameKey reports whether two keys are equal but for the letter case.
-func sameKey[K string | []byte](a string, b K) bool {
-	if a == string(b) {
-		return true
-	}
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range len(a) {
-		if lower(a[i]) != lower(b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		c += 'a' - 'A'
-	}
-	return c
-}
+func (t *names) matches(n *node, key []byte) bool { return wire.SameName(t.spelled(n), key) }
 
 // all yields the nodes in no particular order.
 func (t *names) all(yield func(*node) bool) {

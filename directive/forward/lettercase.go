@@ -46,7 +46,7 @@ func inRandomCase(question []byte) []byte {
 	_, _ = rand.Read(random[:len(name)/8+1]) // never returns an error
 
 	for i, c := range name {
-		if c = lower(c); 'a' <= c && c <= 'z' && random[i/8]>>(i%8)&1 == 1 {
+		if c |= 'a' - 'A'; 'a' <= c && c <= 'z' && random[i/8]>>(i%8)&1 == 1 {
 			name[i] ^= 'a' - 'A'
 		}
 	}

@@ -1,18 +1,9 @@
 package forward
 
-import (
-	"github.com/seamark/seamark/wire"
-)
+import "github.com/seamark/seamark/wire"
 
 // Names in this file are in uncompressed wire form and compared without regard
 // to case.
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		return c + 'a' - 'A'
-	}
-	return c
-}
 
 // inZone reports whether name is zone or below it.
 func inZone(name, zone []byte) bool {

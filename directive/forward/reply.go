@@ -124,15 +124,8 @@ const (
 // isCutInQuestion reports whether packet is a response that ends within the question of the query.
 func isCutInQuestion(packet, question []byte) bool {
 	rest := packet[wire.HeaderLen:]
-	if packet[2]>>7 == 0 || !hasQuestion(packet) || len(rest) >= len(question) {
-		return false
-	}
-	for i, c := range rest {
-		if lower(c) != lower(question[i]) {
-			return false
-		}
-	}
-	return true
+	return packet[2]>>7 != 0 && hasQuestion(packet) && len(rest) < len(question) &&
+		wire.SameName(rest, question[:len(rest)])
 }
 
 func hasQuestion(packet []byte) bool { return binary.BigEndian.Uint16(packet[4:]) != 0 }
@@ -160,13 +153,10 @@ func echoesQuestion(packet, question []byte) bool {
 		return true
 	}
 
+	var lower [wire.MaxName]byte
 	name := len(question) - 4
-	for i, c := range question[:name] {
-		if received[i] != lower(c) {
-			return false
-		}
-	}
-	return bytes.Equal(received[name:], question[name:])
+	return bytes.Equal(received[:name], wire.AppendLower(lower[:0], question[:name])) &&
+		bytes.Equal(received[name:], question[name:])
 }
 
 // parse parses a packet for which echoesQuestion is true. do is the DO bit of the query.
