@@ -111,7 +111,7 @@ func (at *passedZone) readJournal(in *bufio.Reader) error {
 	if n > zone.MaxJournal {
 		return errors.New("a journal that is too large")
 	}
-	if at.zone == nil || at.room.receive(at.room.receiving+n) != nil {
+	if at.zone == nil || at.room.receive(at.room.received.Bytes()+n) != nil {
 		_, err := io.CopyN(io.Discard, in, n)
 		return err
 	}

@@ -10,32 +10,24 @@ import (
 // A room is the memory that one zone uses of the server's budget: that of the version it has,
 // and of one that is being received. It is not safe for concurrent use.
 type room struct {
-	budget    *memory.Budget
-	kind      memory.Consumer // of the version that the zone has
-	version   int64
-	receiving int64
-	journal   *memory.Claim
+	budget   *memory.Budget
+	kind     memory.Consumer // of the version that the zone has
+	version  int64
+	received *memory.Claim // of a version that is being received
+	journal  *memory.Claim
 }
 
 func newRoom(b *memory.Budget, kind memory.Consumer) room {
-	return room{budget: b, kind: kind, journal: b.Claim(kind)}
+	return room{budget: b, kind: kind, received: b.Claim(memory.Transfers), journal: b.Claim(kind)}
 }
-
-// receiveStep is the least by which the part of a transfer grows: not each record asks for more.
-const receiveStep = 64 << 10
 
 // receive makes the part for a new version at least as large as it. The new version does not
 // share memory with the old one, but for that which the caller has subtracted.
 func (r *room) receive(bytes int64) error {
-	if r == nil || bytes <= r.receiving {
+	if r == nil {
 		return nil
 	}
-	more := max(bytes-r.receiving, receiveStep)
-	if err := r.budget.Reserve(memory.Transfers, more); err != nil {
-		return err
-	}
-	r.receiving += more
-	return nil
+	return r.received.Grow(bytes)
 }
 
 // install makes a version that was received the one that the zone has.
@@ -74,8 +66,7 @@ func (r *room) hold(reserved, bytes int64) {
 // release ends the use of memory for a version that was being received.
 func (r *room) release() {
 	if r != nil {
-		r.budget.Release(memory.Transfers, r.receiving)
-		r.receiving = 0
+		r.received.Set(0)
 	}
 }
 
