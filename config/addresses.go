@@ -115,7 +115,7 @@ func ParseSource(text string) (netip.Prefix, error) {
 
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return netip.Prefix{}, err
+		return netip.Prefix{}, fmt.Errorf("want an address or a CIDR, got %q", text)
 	}
 	if p.Addr().Is4In6() && p.Bits() >= 96 {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)

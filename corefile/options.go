@@ -261,6 +261,22 @@ func Flag(b *bool) func(Directive) error {
 	return func(Directive) error { *b = true; return nil }
 }
 
+// Append appends the results of parse, which reads one argument, to *to.
+func Append[T any](to *[]T, parse func(string) (T, error)) func(Directive) error {
+	return func(d Directive) error {
+		var errs []error
+		for _, a := range d.Args {
+			v, err := parse(a.Text)
+			if err != nil {
+				errs = append(errs, a.Errorf(d.Path, "%w", err))
+				continue
+			}
+			*to = append(*to, v)
+		}
+		return errors.Join(errs...)
+	}
+}
+
 // set returns a Set that stores the result of parse, unless parse returns an error.
 func set[T any](v *T, parse func(string) (T, error)) func(Directive) error {
 	return func(d Directive) error {

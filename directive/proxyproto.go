@@ -33,16 +33,6 @@ func SetupProxyproto(b *config.Block, uses []corefile.Directive) error {
 	d, p := uses[0], &ProxyHeaders{config.ProxyHeaders{Sessions: 10240}}
 	b.Offer(p)
 	h := &p.headers
-	allow := func(o corefile.Directive) (err error) {
-		for _, word := range o.Words() {
-			prefix, bad := config.ParseSource(word)
-			if bad != nil {
-				err = errors.Join(err, o.Errorf("want an address or a network such as 10.0.0.0/8, got %q", word))
-			}
-			h.Trusted = append(h.Trusted, prefix)
-		}
-		return err
-	}
 	policy := func(o corefile.Directive) error {
 		o.Args[0].Text = strings.ToLower(o.Args[0].Text)
 		return corefile.OneOf(&h.Others, "use", "ignore", "reject", "skip")(o)
@@ -55,7 +45,7 @@ func SetupProxyproto(b *config.Block, uses []corefile.Directive) error {
 	}
 
 	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
-		corefile.Option{Usage: "allow CIDR...", Set: allow},
+		corefile.Option{Usage: "allow CIDR...", Set: corefile.Append(&h.Trusted, config.ParseSource)},
 		corefile.Option{Usage: "default use|ignore|reject|skip", Once: true, Set: policy},
 		corefile.Option{Usage: "udp_session_tracking DURATION [SESSIONS]", Once: true, Set: tracking},
 		corefile.Option{Usage: "tlv_metadata", Set: corefile.Flag(&h.KeepTLVs)},

@@ -40,25 +40,14 @@ const (
 func SetupRateLimit(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	rate, size := 0, 0
-	l := &RateLimit{exempt: &prefixes{}, metrics: b.Metrics}
-	exempt := func(o corefile.Directive) error {
-		var errs []error
-		for _, a := range o.Args {
-			p, err := config.ParseSource(a.Text)
-			if err != nil {
-				errs = append(errs, a.Errorf(o.Path, "want an address or a CIDR, got %q", a.Text))
-				continue
-			}
-			l.exempt.add(p)
-		}
-		return errors.Join(errs...)
-	}
+	l := &RateLimit{metrics: b.Metrics}
+	var exempt []netip.Prefix
 
 	err := errors.Join(config.Once(uses), d.Arity(1, 1), d.Options(
 		corefile.Option{Usage: "slip N", Once: true, Default: "2", Set: corefile.Int(&l.slip, 0, 100)},
 		corefile.Option{Usage: "ipv4_prefix N", Once: true, Default: "24", Set: corefile.Int(&l.v4bits, 1, 32)},
 		corefile.Option{Usage: "ipv6_prefix N", Once: true, Default: "56", Set: corefile.Int(&l.v6bits, 1, 128)},
-		corefile.Option{Usage: "exempt SOURCES...", Set: exempt},
+		corefile.Option{Usage: "exempt SOURCES...", Set: corefile.Append(&exempt, config.ParseSource)},
 		corefile.Option{Usage: "table_size N", Once: true, Default: "65536", Set: corefile.Int(&size, 1<<10, 1<<24)},
 		corefile.Option{Usage: "report_only", Once: true, Set: corefile.Flag(&l.reportOnly)},
 	))
@@ -69,7 +58,7 @@ func SetupRateLimit(b *config.Block, uses []corefile.Directive) error {
 		return err
 	}
 
-	l.table = newRateTable(size, rate)
+	l.exempt, l.table = newPrefixes(exempt), newRateTable(size, rate)
 	b.Handle(l)
 	return nil
 }

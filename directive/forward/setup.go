@@ -188,7 +188,7 @@ func (f *Forward) ownOptions(b *config.Block) []corefile.Option {
 		{Usage: "failfast_all_unhealthy_upstreams", Set: corefile.Flag(&o.failfast)},
 		{Usage: "failover RCODES...", Set: o.parseFailover},
 		{Usage: "source_address IP", Set: o.parseSourceAddress},
-		{Usage: "resolver IP[:PORT]...", Set: o.parseResolvers},
+		{Usage: "resolver IP[:PORT]...", Set: corefile.Append(&o.resolvers, parseResolver)},
 	}
 }
 
@@ -349,20 +349,16 @@ func parseCode(s string) (wire.RCode, bool) {
 	return wire.ParseRCode(s)
 }
 
-func (o *upstreamOptions) parseResolvers(d corefile.Directive) error {
-	var errs []error
-	for _, a := range d.Args {
-		host, port := a.Text, "53"
-		if h, p, err := net.SplitHostPort(a.Text); err == nil {
-			host, port = h, p
-		}
-		addr, err := netip.ParseAddrPort(net.JoinHostPort(corefile.Unbracketed(host), port))
-		if err != nil {
-			errs = append(errs, a.Errorf(d.Path, "want IP or IP:PORT, got %q", a.Text))
-		}
-		o.resolvers = append(o.resolvers, addr)
+func parseResolver(text string) (netip.AddrPort, error) {
+	host, port := text, "53"
+	if h, p, err := net.SplitHostPort(text); err == nil {
+		host, port = h, p
 	}
-	return errors.Join(errs...)
+	addr, err := netip.ParseAddrPort(net.JoinHostPort(corefile.Unbracketed(host), port))
+	if err != nil {
+		return addr, fmt.Errorf("want IP or IP:PORT, got %q", text)
+	}
+	return addr, nil
 }
 
 // parseTLS reads tls [CERT KEY] [CA].

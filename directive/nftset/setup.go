@@ -83,7 +83,7 @@ func read(d corefile.Directive) (*use, error) {
 			u.groups = append(u.groups, o.Words()...)
 			return nil
 		}},
-		corefile.Option{Usage: "except SOURCES...", Set: u.addExcept},
+		corefile.Option{Usage: "except SOURCES...", Set: corefile.Append(&u.except, config.ParseSource)},
 		corefile.Option{Usage: "min_timeout DURATION", Once: true, Default: "10s", Set: corefile.Duration(&u.least, time.Second, 24*time.Hour)},
 		corefile.Option{Usage: "wait DURATION", Once: true, Default: "1s", Set: corefile.Duration(&u.wait, 10*time.Millisecond, 4*time.Second)},
 	))
@@ -109,19 +109,6 @@ func (u *use) addZones(o corefile.Directive) error {
 		u.zones.Set(zone, true)
 	}
 	return err
-}
-
-// addExcept adds the words of an option except.
-func (u *use) addExcept(o corefile.Directive) error {
-	var errs []error
-	for _, word := range o.Args {
-		p, err := config.ParseSource(word.Text)
-		if err != nil {
-			errs = append(errs, word.Errorf(o.Path, "want an address or a CIDR, got %q", word.Text))
-		}
-		u.except = append(u.except, p)
-	}
-	return errors.Join(errs...)
 }
 
 // findGroups finds the directive policy, whose groups options may name.

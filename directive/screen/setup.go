@@ -2,6 +2,7 @@ package screen
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/seamark/seamark/config"
@@ -27,7 +28,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		corefile.Option{Usage: "private_reverse", Set: corefile.Flag(&s.reverse)},
 		corefile.Option{Usage: "rebind [ZONES...]", Set: s.setRebind},
 		corefile.Option{Usage: "rebind_localhost_ok", Set: corefile.Flag(&s.localhost)},
-		corefile.Option{Usage: "drop TYPE...", Set: s.setDrop},
+		corefile.Option{Usage: "drop TYPE...", Set: corefile.Append(&s.drop, parseDropped)},
 	))
 
 	if len(d.Body) == 0 {
@@ -83,18 +84,13 @@ var structure = [...]wire.Type{
 	wire.TypeRRSIG, wire.TypeDS, wire.TypeDNSKEY, wire.TypeNSEC, wire.TypeNSEC3,
 }
 
-func (s *Screen) setDrop(o corefile.Directive) error {
-	var errs []error
-	for _, a := range o.Args {
-		t, ok := wire.ParseType(a.Text)
-		switch {
-		case !ok:
-			errs = append(errs, o.Errorf("want types such as A or AAAA, got %q", a.Text))
-		case slices.Contains(structure[:], t) || t == 0 || 128 <= t && t <= 255:
-			errs = append(errs, o.Errorf("%s cannot be dropped", t))
-		default:
-			s.drop = append(s.drop, t)
-		}
+func parseDropped(text string) (wire.Type, error) {
+	t, ok := wire.ParseType(text)
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("want types such as A or AAAA, got %q", text)
+	case slices.Contains(structure[:], t) || t == 0 || 128 <= t && t <= 255:
+		return 0, fmt.Errorf("%s cannot be dropped", t)
 	}
-	return errors.Join(errs...)
+	return t, nil
 }

@@ -65,7 +65,7 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 
 	options := []corefile.Option{
 		r.through.Option(),
-		{Usage: "match REGEX...", Set: r.parseMatch},
+		{Usage: "match REGEX...", Set: corefile.Append(&r.regexes, regexp.Compile)},
 		{Usage: "expr EXPRESSION...", Set: func(o corefile.Directive) error { return t.addCondition(b, r, o) }},
 		{Usage: "var NAME EXPRESSION...", Set: func(o corefile.Directive) error { return t.addVar(b, r, o) }},
 		{Usage: "rcode CODE", Set: func(o corefile.Directive) error {
@@ -171,19 +171,6 @@ func (r *rule) parseArgs(b *config.Block, d corefile.Directive) error {
 		r.zones.Set(z, &zone{z.String()})
 	}
 	return errors.Join(append(errs, err)...)
-}
-
-func (r *rule) parseMatch(o corefile.Directive) error {
-	var errs []error
-	for _, word := range o.Words() {
-		regex, err := regexp.Compile(word)
-		if err != nil {
-			errs = append(errs, o.Errorf("%w", err))
-			continue
-		}
-		r.regexes = append(r.regexes, regex)
-	}
-	return errors.Join(errs...)
 }
 
 func (r *rule) parseExtended(o corefile.Directive) error {

@@ -59,20 +59,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 // ownOptions returns the options that records does not have.
 func (s *settings) ownOptions() []corefile.Option {
-	options := []corefile.Option{{Usage: "upstreams CIDR...", Set: func(o corefile.Directive) error {
-		var errs []error
-		for _, a := range o.Args {
-			p, err := netip.ParsePrefix(a.Text)
-			if addr, addrErr := netip.ParseAddr(a.Text); addrErr == nil {
-				p, err = addr.Prefix(addr.BitLen())
-			}
-			if err != nil {
-				errs = append(errs, a.Errorf(o.Path, "want a CIDR or an IP address, got %q", a.Text))
-			}
-			s.upstreams = append(s.upstreams, p)
-		}
-		return errors.Join(errs...)
-	}}}
+	options := []corefile.Option{{Usage: "upstreams CIDR...", Set: corefile.Append(&s.upstreams, config.ParseSource)}}
 	for _, name := range forwardOptions {
 		options = append(options, corefile.Option{Usage: name + " [ARGUMENTS...]", Set: func(o corefile.Directive) error {
 			s.options = append(s.options, o)
