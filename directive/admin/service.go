@@ -26,6 +26,7 @@ import (
 	"github.com/seamark/seamark/observe/web"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/slots"
+	"github.com/seamark/seamark/wire"
 )
 
 // The limits of concurrent requests: of all, of tails, of explanations, of pages of records,
@@ -415,22 +416,13 @@ func (s *service) kernel(repeated, queries float64, covered time.Duration) *traf
 	for _, a := range s.blocks {
 		possible = possible || a.block.Generations != nil
 		for _, directive := range a.block.Unrepeated {
-			k.Prevented = append(k.Prevented, traffic.Prevention{Zones: zonesOf(a.block), Directive: directive})
+			k.Prevented = append(k.Prevented, traffic.Prevention{Zones: wire.JoinNames(a.block.Zones, " "), Directive: directive})
 		}
 	}
 	if !possible {
 		return nil
 	}
 	return k
-}
-
-// zonesOf returns the zones of a block, separated by spaces.
-func zonesOf(b *config.Block) string {
-	var names []string
-	for _, z := range b.Zones {
-		names = append(names, z.String())
-	}
-	return strings.Join(names, " ")
 }
 
 // unready returns a condition for each directive that is not ready.

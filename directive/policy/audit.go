@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,11 +32,7 @@ func (p *Policy) startAudit(b *config.Block, d corefile.Directive) {
 		return
 	}
 
-	var zones []string
-	for _, zone := range b.Zones {
-		zones = append(zones, zone.String())
-	}
-	p.audit.zones = strings.Join(zones, " ")
+	p.audit.zones = wire.JoinNames(b.Zones, " ")
 	p.audit.text, _ = corefile.Format([]corefile.Server{{Keys: []corefile.Token{{Text: "."}}, Directives: []corefile.Directive{d}}})
 	b.OnStart(func(s *config.Start) error {
 		r, _ := config.Keep(s, p.audit.zones+fmt.Sprint(b.Addresses()), func() (*audit.Record, error) {

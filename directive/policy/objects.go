@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
@@ -268,12 +267,8 @@ func (p *Policy) startObjects(b *config.Block) {
 		return
 	}
 	b.OnStart(func(start *config.Start) error {
-		var own []string // which no line may name
-		for zone := range p.zones.All() {
-			own = append(own, zone.String())
-		}
-		slices.Sort(own)
-		kept, err := config.Keep(start, objectsKey{s.Key(), s.widen, strings.Join(own, " ")}, func() (*objectLines, error) {
+		own := slices.Sorted(maps.Keys(p.zones.All())) // which no line may name
+		kept, err := config.Keep(start, objectsKey{s.Key(), s.widen, wire.JoinNames(own, " ")}, func() (*objectLines, error) {
 			l := s.newLines(b)
 			return l, l.Start(start, b, l)
 		})

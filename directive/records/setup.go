@@ -97,7 +97,7 @@ func (h *Handler) read(b *config.Block, d corefile.Directive, own *draft) (*obje
 		switch {
 		case err != nil:
 		case len(zones) > 0 && !slices.ContainsFunc(zones, owner.Within):
-			err = fmt.Errorf("%s is not in %s", owner, objects.Join(zones))
+			err = fmt.Errorf("%s is not in %s", owner, wire.JoinNames(zones, " or "))
 		default:
 			err = own.add(place{o.File, o.Line}, owner, r)
 		}

@@ -85,7 +85,7 @@ func (d *Delegations) addZones(o corefile.Directive, word corefile.Token, namesp
 
 	for _, zone := range zones {
 		if !slices.ContainsFunc(within, zone.Within) {
-			return word.Errorf(o.Path, "%s is not in %s", zone, Join(within))
+			return word.Errorf(o.Path, "%s is not in %s", zone, wire.JoinNames(within, " or "))
 		}
 		if ofNamespaces {
 			d.parents = append(d.parents, zone)
@@ -170,13 +170,4 @@ func (d *Delegations) Check(namespace string, owner wire.Name) error {
 		return nil
 	}
 	return fmt.Errorf("%s is in %s, which is not delegated to namespace %s", owner, owner[len(owner)-length:], namespace)
-}
-
-// Join returns the zones as text, separated by "or".
-func Join(zones []wire.Name) string {
-	var names []string
-	for _, z := range zones {
-		names = append(names, z.String())
-	}
-	return strings.Join(names, " or ")
 }
