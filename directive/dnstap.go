@@ -74,10 +74,8 @@ func newTap(b *config.Block, d corefile.Directive) (*tap, error) {
 
 	hasTLS := false
 	parseExtra := func(o corefile.Directive) (err error) {
-		if t.extra, err = parseText(o.Args[0].Text); err != nil {
-			return o.Errorf("%w", err)
-		}
-		return nil
+		t.extra, err = parseText(o.Args[0].Text)
+		return o.Each(err)
 	}
 	parseTLS := func(o corefile.Directive) error {
 		hasTLS = true

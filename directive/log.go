@@ -71,12 +71,9 @@ func (l *Log) addRules(d corefile.Directive) error {
 		errs = append(errs, err)
 	}
 	f, err := parseFormat(text)
-	if err != nil {
-		errs = append(errs, d.Errorf("%w", err))
-	}
 
 	var classes class
-	errs = append(errs, d.Options(corefile.Option{Usage: "class CLASSES...", Set: classes.parse}))
+	errs = append(errs, d.Each(err), d.Options(corefile.Option{Usage: "class CLASSES...", Set: classes.parse}))
 	if classes == 0 {
 		classes = anyClass
 	}

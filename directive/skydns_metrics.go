@@ -75,17 +75,14 @@ func (m *SkyDNSMetrics) arguments(d corefile.Directive) error {
 	if err := d.Arity(1, 2); err != nil {
 		return err
 	}
-	var errs []error
 	m.addr = d.Args[0].Text
-	if err := web.ParseAddress(m.addr); err != nil {
-		errs = append(errs, d.Errorf("%w", err))
-	}
+	err := d.Each(web.ParseAddress(m.addr))
 	if len(d.Args) == 2 {
 		if m.path = d.Args[1].Text; !strings.HasPrefix(m.path, "/") {
-			errs = append(errs, d.Errorf("want a path such as /metrics, got %q", m.path))
+			err = errors.Join(err, d.Errorf("want a path such as /metrics, got %q", m.path))
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // metricName reads one part of a metric name.

@@ -44,10 +44,8 @@ func SetupTLS(b *config.Block, uses []corefile.Directive) error {
 	}
 
 	b.OnStart(func(s *config.Start) (err error) {
-		if t.loaded, err = keepCertificates(s, b, t.files); err != nil {
-			return d.Errorf("%w", err)
-		}
-		return nil
+		t.loaded, err = keepCertificates(s, b, t.files)
+		return d.Each(err)
 	})
 	return err
 }

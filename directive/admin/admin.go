@@ -150,10 +150,7 @@ func (o *options) setAddress(b *config.Block, d corefile.Directive) error {
 		if len(words) > 1 {
 			return d.Errorf("want one address, or unix PATH")
 		}
-		if err := web.ParseAddress(o.addr); err != nil {
-			return d.Errorf("%w", err)
-		}
-		return nil
+		return d.Each(web.ParseAddress(o.addr))
 	}
 
 	if len(words) == 1 || words[1] == "" {

@@ -165,10 +165,7 @@ func (u *DynUpdate) plan(b *config.Block, d corefile.Directive) error {
 		case u.store.options.origin != u.origin:
 			return d.Errorf("%s is the database of zone %s", u.database, u.store.options.origin)
 		}
-		if err := u.check(u.store.current.Load()); err != nil {
-			return d.Errorf("%w", err)
-		}
-		return nil
+		return d.Each(u.check(u.store.current.Load()))
 	})
 	b.OnSwap(func() {
 		release()

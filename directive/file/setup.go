@@ -62,10 +62,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 // it is read at the start, after that.
 func (u *use) plan(b *config.Block, d corefile.Directive) error {
 	read := func() (err error) {
-		if u.planned, err = libraryOf(b).read(u.path, u.origins, u.limits(b), true, b.Log); err != nil {
-			return d.Errorf("%w", err)
-		}
-		return nil
+		u.planned, err = libraryOf(b).read(u.path, u.origins, u.limits(b), true, b.Log)
+		return d.Each(err)
 	}
 	start := func(s *config.Start) error { return u.start(s, b) }
 	if corefile.IndexOf(b.Source.Directives, "sign") < 0 {

@@ -192,10 +192,7 @@ func (t *signTask) start(s *config.Start, b *config.Block) (err error) {
 	if err == nil {
 		err = t.signer.prepare(s, t)
 	}
-	if err != nil {
-		return t.use.Errorf("%w", err)
-	}
-	return nil
+	return t.use.Each(err)
 }
 
 // equal reports whether t and other sign the same zone file with the same keys.

@@ -31,10 +31,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		}
 
 		g := &GeoIP{path: b.Path(d.Args[0].Text)}
-		if err := check(g.path); err != nil {
-			errs = append(errs, d.Errorf("%w", err))
-		}
-		errs = append(errs, d.Options(corefile.Option{Usage: "edns-subnet", Set: corefile.Flag(&g.subnet)}))
+		errs = append(errs, d.Each(check(g.path)), d.Options(corefile.Option{Usage: "edns-subnet", Set: corefile.Flag(&g.subnet)}))
 
 		b.Offer(g)
 		b.OnPlanned(func() error {

@@ -97,10 +97,8 @@ func readGroup(name string, d corefile.Directive) (*group, error) {
 		}},
 		corefile.Option{Usage: "pods EXPRESSION...", Once: true, Set: func(o corefile.Directive) (err error) {
 			isPods = true
-			if g.pods, err = cluster.ParseSelector(strings.Join(o.Words(), " ")); err != nil {
-				return o.Errorf("%w", err)
-			}
-			return nil
+			g.pods, err = cluster.ParseSelector(strings.Join(o.Words(), " "))
+			return o.Each(err)
 		}},
 		corefile.Option{Usage: "namespace_labels EXPRESSION...", Once: true, Set: func(o corefile.Directive) error {
 			isPods = true

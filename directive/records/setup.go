@@ -101,9 +101,7 @@ func (h *Handler) read(b *config.Block, d corefile.Directive, own *draft) (*obje
 		default:
 			err = own.add(place{o.File, o.Line}, owner, r)
 		}
-		if err != nil {
-			errs = append(errs, o.Errorf("%w", err))
-		}
+		errs = append(errs, o.Each(err))
 	}
 	return ofObjects, errors.Join(errs...)
 }

@@ -129,10 +129,7 @@ func parseName(b *config.Block, d corefile.Directive) (change, error) {
 	} else {
 		r.renaming, err = parseRenaming(m, d.Args[0].Text, d.Args[1].Text)
 	}
-	if err != nil {
-		err = d.Errorf("%w", err)
-	}
-	return r, errors.Join(err, r.parseAnswers(d, options))
+	return r, errors.Join(d.Each(err), r.parseAnswers(d, options))
 }
 
 // parseAnswers reads the answer options of a name rule.
@@ -188,10 +185,8 @@ func parseCNAME(d corefile.Directive) (change, error) {
 		return nil, err
 	}
 	r := &cnameRule{}
-	if r.renaming, err = parseRenaming(m, d.Args[0].Text, d.Args[1].Text); err != nil {
-		err = d.Errorf("%w", err)
-	}
-	return r, err
+	r.renaming, err = parseRenaming(m, d.Args[0].Text, d.Args[1].Text)
+	return r, d.Each(err)
 }
 
 func parseType(d corefile.Directive) (change, error) {
@@ -257,10 +252,8 @@ func parseRCode(d corefile.Directive) (change, error) {
 	}
 
 	r := &rcodeRule{}
-	var errs []error
-	if r.pattern, err = parsePattern(m, d.Args[0].Text); err != nil {
-		errs = append(errs, d.Errorf("%w", err))
-	}
+	r.pattern, err = parsePattern(m, d.Args[0].Text)
+	errs := []error{d.Each(err)}
 	for i, to := range []*wire.RCode{&r.from, &r.to} {
 		text := d.Args[1+i].Text
 		var ok bool
@@ -345,10 +338,8 @@ func (o *ednsRule) parseLocal(b *config.Block, d corefile.Directive) error {
 	if o.action == actionUnset {
 		return nil
 	}
-	if o.data, err = data(b, d.Args[1].Text); err != nil {
-		return d.Errorf("%w", err)
-	}
-	return nil
+	o.data, err = data(b, d.Args[1].Text)
+	return d.Each(err)
 }
 
 // data reads the DATA of a local option.

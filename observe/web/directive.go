@@ -14,10 +14,7 @@ func ReadAddress(d corefile.Directive, addr *string) error {
 		return err
 	}
 	*addr = d.Args[0].Text
-	if err := ParseAddress(*addr); err != nil {
-		return d.Errorf("%w", err)
-	}
-	return nil
+	return d.Each(ParseAddress(*addr))
 }
 
 // Client returns the address of a request's client. It is not valid over a Unix socket.

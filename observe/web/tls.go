@@ -40,10 +40,7 @@ func (t *TLS) Parse(
 	if len(args) == 3 {
 		t.CA, t.Client = b.Path(args[2]), withCA
 	}
-	var fileErr error
-	if _, err := t.Load(); err != nil {
-		fileErr = d.Errorf("%w", err)
-	}
+	_, fileErr := t.Load()
 	b.WarnExposed(d, t.Key)
 
 	setClient := func(o corefile.Directive) error {
@@ -57,7 +54,7 @@ func (t *TLS) Parse(
 		}
 		return nil
 	}
-	return errors.Join(fileErr, d.Options(append(more, corefile.Option{
+	return errors.Join(d.Each(fileErr), d.Options(append(more, corefile.Option{
 		Usage:   "client_auth " + strings.Join(clientAuth, "|"),
 		Default: clientAuth[t.Client],
 		Set:     setClient,

@@ -22,10 +22,8 @@ func (r *Ref) Option(b *config.Block) corefile.Option {
 		}
 		b.OnPlanned(func() error {
 			r.keys = config.Find[Keys](b)
-			if _, err := r.Key(); err != nil {
-				return o.Errorf("%w", err)
-			}
-			return nil
+			_, err := r.Key()
+			return o.Each(err)
 		})
 		return nil
 	}}
