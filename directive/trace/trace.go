@@ -44,7 +44,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	d, o := uses[0], &t.options
 	parseRate := func(o corefile.Directive) error {
 		b.Warn(o.Errorf("no effect: datadog is not supported"))
-		return checkRate(o)
+		return corefile.Float(new(float64), 0, 1)(o)
 	}
 	err := errors.Join(config.Once(uses), t.options.setEndpoint(d), d.Options(
 		corefile.Option{Usage: "every AMOUNT", Default: "1", Set: t.parseEvery},
@@ -53,7 +53,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		corefile.Option{Usage: "datadog_analytics_rate [RATE]", Set: parseRate},
 		orDefault("zipkin_max_backlog_size SIZE", "1000", &o.maxBacklog, corefile.Int(&o.maxBacklog, 0, 1_000_000)),
 		orDefault("zipkin_max_batch_size SIZE", "100", &o.batch, corefile.Int(&o.batch, 0, 100_000)),
-		orDefault("zipkin_max_batch_interval DURATION", "1s", &o.interval, o.parseInterval),
+		orDefault("zipkin_max_batch_interval DURATION", "1s", &o.interval, corefile.Duration(&o.interval, 0, time.Hour)),
 	))
 
 	b.Offer(t)
@@ -84,27 +84,6 @@ func (t *Trace) parseShared(o corefile.Directive) (err error) {
 		return o.Errorf("want the endpoint type zipkin: " +
 			"the protocol of otlp has no spans that server and client share")
 	}
-	return nil
-}
-
-// checkRate checks the RATE of datadog_analytics_rate.
-func checkRate(o corefile.Directive) error {
-	if len(o.Args) == 0 {
-		return nil
-	}
-	if rate, err := strconv.ParseFloat(o.Args[0].Text, 64); err != nil || !(rate >= 0 && rate <= 1) {
-		return o.Errorf("want 0 to 1, got %q", o.Args[0].Text)
-	}
-	return nil
-}
-
-// parseInterval reads zipkin_max_batch_interval DURATION.
-func (o *options) parseInterval(d corefile.Directive) error {
-	interval, err := time.ParseDuration(d.Args[0].Text)
-	if err != nil || interval < 0 || interval > time.Hour {
-		return d.Errorf("want a duration of 0s to 1h, got %q", d.Args[0].Text)
-	}
-	o.interval = interval
 	return nil
 }
 
