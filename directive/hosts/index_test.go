@@ -32,7 +32,7 @@ func newHandler(t testing.TB, lines string, zones ...string) *Handler {
 		from.zones = append(from.zones, name)
 		h.zones.Set(name, struct{}{})
 	}
-	h.table = newTable(from, chaintest.QuietLog(), newCounts(new(metrics.Registry)))
+	h.table = newTable(from, chaintest.QuietLog(), new(metrics.Registry))
 	return h
 }
 

@@ -49,7 +49,7 @@ func TestFileMemoryRefused(t *testing.T) {
 			t.Errorf("got the conditions %v, want one that is %s with %q", all, severity, text)
 		}
 	}
-	table := newTable(from, log.Logger(), newCounts(new(metrics.Registry)))
+	table := newTable(from, log.Logger(), new(metrics.Registry))
 	small, entries := used(), table.index.Load().entries
 	lines(100_000)
 	table.refresh(table.files...)
@@ -72,7 +72,7 @@ func TestFileMemoryRefused(t *testing.T) {
 
 	// The first start is without the lines, and says so until there is room.
 	lines(100_000)
-	table = newTable(from, log.Logger(), newCounts(new(metrics.Registry)))
+	table = newTable(from, log.Logger(), new(metrics.Registry))
 	wantCondition(health.Critical, "has no lines: no memory for more files")
 	lines(200)
 	table.refresh(table.files...)
@@ -97,7 +97,7 @@ func TestFileReadOnceThereIsMemory(t *testing.T) {
 		from := source{
 			paths: []string{file}, zones: []wire.Name{wire.Root}, memory: budget, health: board, reload: time.Hour, polls: true,
 		}
-		table := newTable(from, chaintest.QuietLog(), newCounts(new(metrics.Registry))).start()
+		table := newTable(from, chaintest.QuietLog(), new(metrics.Registry)).start()
 		defer table.Stop()
 		time.Sleep(3*shortInterval + time.Second)
 		if got := table.index.Load().entries; got != 0 || len(board.Conditions()) != 1 {
@@ -121,7 +121,7 @@ func TestFileMemoryRefusedInDirectory(t *testing.T) {
 	from := source{
 		paths: []string{dir}, zones: []wire.Name{wire.Root}, memory: memory.New(8<<20, memory.FromGroup), health: new(health.Board),
 	}
-	table := newTable(from, chaintest.QuietLog(), newCounts(new(metrics.Registry)))
+	table := newTable(from, chaintest.QuietLog(), new(metrics.Registry))
 	defer table.Stop()
 
 	var got []string

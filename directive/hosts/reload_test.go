@@ -29,7 +29,7 @@ func followFiles(t *testing.T, log *chaintest.Log, prepare func(*table), paths .
 	from := source{paths: paths, reverse: true, zones: []wire.Name{"\x04test\x00"}}
 	h := &Handler{ttl: 60}
 	h.zones.Set("\x04test\x00", struct{}{})
-	h.table = newTable(from, log.Logger(), newCounts(new(metrics.Registry)))
+	h.table = newTable(from, log.Logger(), new(metrics.Registry))
 	for _, f := range h.table.files {
 		f.watcher = watch.New([]string{f.path}, watch.Options{Poll: pollInterval, NoEvents: true})
 	}
@@ -355,7 +355,7 @@ func TestProgress(t *testing.T) {
 func TestReloadZero(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	write(t, file, "10.0.0.1 a.test\n")
-	table := newTable(source{paths: []string{file}, zones: []wire.Name{wire.Root}}, chaintest.QuietLog(), newCounts(new(metrics.Registry))).start()
+	table := newTable(source{paths: []string{file}, zones: []wire.Name{wire.Root}}, chaintest.QuietLog(), new(metrics.Registry)).start()
 	defer table.Stop()
 	if table.files[0].watcher != nil {
 		t.Error("reload 0: got a watcher, want none")

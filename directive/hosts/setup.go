@@ -233,11 +233,6 @@ const mapTimeout = 5 * time.Second
 // one. A reload waits for the new table's ConfigMaps, and fails without them; the
 // first start does not wait.
 func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*table, error) {
-	counts, err := config.Keep(s, nil, func() (*counts, error) { return newCounts(b.Metrics), nil })
-	if err != nil {
-		return nil, err
-	}
-
 	// A change of anything that the table depends on makes a new one.
 	key := tableKey{
 		paths: strings.Join(p.paths, "\n"), domain: p.domain, zones: fmt.Sprint(p.zones),
@@ -265,7 +260,7 @@ func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*t
 
 	return config.Keep(s, key, func() (*table, error) {
 		from.polls, from.memory, from.health = b.NoFileEvents, b.Memory, b.Health()
-		t := newTable(from, b.Log, counts)
+		t := newTable(from, b.Log, b.Metrics)
 		if t.refused != nil && s.Reload { // beside the lines of the old plan, which stays
 			t.Stop()
 			return nil, d.Errorf("%w", t.refused)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/internal/hostsfile"
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
@@ -41,9 +43,9 @@ type source struct {
 type table struct {
 	source
 	log    *slog.Logger
-	counts *counts
-	drop   func() // removes its metric
+	drop   []func() // remove its metrics
 	index  atomic.Pointer[index]
+	loaded atomic.Int64 // when lines were last loaded, in milliseconds
 	synced follow.Event // closed when every ConfigMap has been listed
 
 	// The fields below belong to the goroutine of run, and to newTable before.
@@ -57,9 +59,9 @@ type table struct {
 
 // newTable returns a table that has read all sources once. Call start to follow
 // them, and Stop to release its resources.
-func newTable(from source, log *slog.Logger, c *counts) *table {
+func newTable(from source, log *slog.Logger, reg *metrics.Registry) *table {
 	t := &table{
-		source: from, log: log, counts: c, progress: time.Second, synced: follow.NewEvent(),
+		source: from, log: log, progress: time.Second, synced: follow.NewEvent(),
 		mapped: make([]string, len(from.maps)), warned: map[string]string{},
 	}
 
@@ -75,8 +77,21 @@ func newTable(from source, log *slog.Logger, c *counts) *table {
 		t.files = append(t.files, f)
 	}
 	t.refresh(t.files...)
-	t.drop = c.add(t)
+	t.addMetrics(reg)
 	return t
+}
+
+// addMetrics adds the table to the metrics until Stop. Of several tables, such as before and after a reload,
+// each metric has the largest value: of those with the same files, and of all.
+func (t *table) addMetrics(reg *metrics.Registry) {
+	t.drop = []func(){
+		reg.SharedGauge("coredns_hosts_entries",
+			"Number of addresses of names and names of addresses in a hosts directive, with those of the Corefile.",
+			math.Max, func() float64 { return float64(t.index.Load().entries) }, "hostsfile", strings.Join(t.paths, " ")),
+		reg.SharedGauge("coredns_hosts_reload_timestamp_seconds",
+			"Time at which lines of a hosts directive were last loaded, in Unix seconds.",
+			math.Max, func() float64 { return float64(t.loaded.Load()) / 1000 }),
+	}
 }
 
 // start follows the files and the ConfigMaps until Stop.
@@ -115,7 +130,9 @@ func (t *table) Stop() {
 		f.claim.Release()
 	}
 	t.health.Forget(t)
-	t.drop()
+	for _, drop := range t.drop {
+		drop()
+	}
 }
 
 // ready reports whether every ConfigMap has been listed.
@@ -272,7 +289,7 @@ func (t *table) build() {
 
 	x := b.index()
 	t.index.Store(x)
-	t.counts.update()
+	t.loaded.Store(time.Now().UnixMilli())
 	t.log.Info("hosts: Loaded lines", "sources", strings.Join(sources, ", "), "count", x.entries)
 
 	if len(t.maps) > 0 || len(t.files) != 1 {
