@@ -59,22 +59,12 @@ func parseOctets(labels []byte) (p netip.Prefix, ok bool) {
 	n := 0
 	for ; len(labels) > 0; n++ {
 		size := int(labels[0])
-		if n == len(ip) || size > 3 || size >= len(labels) || size > 1 && labels[1] == '0' {
-			return p, false // as a leading zero
-		}
-
-		value := 0
-		for _, c := range labels[1 : 1+size] {
-			if c < '0' || c > '9' {
-				return p, false
-			}
-			value = 10*value + int(c-'0')
-		}
-		if value > 255 {
+		if n == len(ip) || size >= len(labels) {
 			return p, false
 		}
-
-		reversed[n] = byte(value)
+		if reversed[n], ok = parseOctet(labels[1 : 1+size]); !ok {
+			return p, false
+		}
 		labels = labels[1+size:]
 	}
 
@@ -82,6 +72,41 @@ func parseOctets(labels []byte) (p netip.Prefix, ok bool) {
 		ip[i] = reversed[n-1-i]
 	}
 	return netip.PrefixFrom(netip.AddrFrom4(ip), 8*n), true
+}
+
+// ParseIPv4 parses four numbers separated by sep. It allocates nothing.
+func ParseIPv4(text []byte, sep byte) (addr netip.Addr, ok bool) {
+	var ip [4]byte
+	for i := range ip {
+		end := bytes.IndexByte(text, sep)
+		if i == 3 {
+			end = len(text)
+		}
+		if end < 0 {
+			return addr, false
+		}
+		if ip[i], ok = parseOctet(text[:end]); !ok {
+			return addr, false
+		}
+		text = text[min(end+1, len(text)):]
+	}
+	return netip.AddrFrom4(ip), true
+}
+
+// parseOctet parses 0 to 255 without leading zeros.
+func parseOctet(text []byte) (byte, bool) {
+	if len(text) == 0 || len(text) > 3 || len(text) > 1 && text[0] == '0' {
+		return 0, false
+	}
+
+	v := 0
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		v = v*10 + int(c-'0')
+	}
+	return byte(v), v < 256
 }
 
 // ReverseZones returns the zones of reverse names that cover p exactly: one if the

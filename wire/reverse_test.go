@@ -69,3 +69,17 @@ func TestParseReverseAllocations(t *testing.T) {
 		}
 	}
 }
+
+func TestParseIPv4(t *testing.T) {
+	for _, text := range []string{"0.0.0.0", "255.255.255.255", "10.1.2.3", "1.2.3", "1.2.3.4.5", "1.2.3.4.", ".1.2.3.4", "01.2.3.4", "1.2.3.00", "256.1.1.1", "1.2.3.1000", "", "a.b.c.d", "1.2.3.4a", "::1", "1..2.3", "1.2.3.", "1.2.3.4 "} {
+		want, err := netip.ParseAddr(text)
+		valid := err == nil && want.Is4()
+		for _, sep := range []string{".", "-"} {
+			form := strings.ReplaceAll(text, ".", sep)
+			got, ok := ParseIPv4([]byte(form), sep[0])
+			if ok && got != want || ok != valid {
+				t.Errorf("ParseIPv4(%q) = %v, %v; want %v, %v", form, got, ok, want, valid)
+			}
+		}
+	}
+}

@@ -2,13 +2,13 @@ package api
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/wire/protobuf"
 )
 
@@ -102,36 +102,13 @@ func (p *packer) address(e cluster.Endpoint, text []byte) {
 		return
 	}
 	var ok bool
-	if e.Addr, ok = dotted(text); !ok {
+	if e.Addr, ok = wire.ParseIPv4(text, '.'); !ok {
 		if e.Addr, ok = parseAddr(string(text)); !ok {
 			p.warnValue("Ignored invalid IP address", string(text))
 			return
 		}
 	}
 	p.buf = cluster.AppendEndpoint(p.buf, e)
-}
-
-// dotted parses an IPv4 address without an allocation.
-func dotted(text []byte) (addr netip.Addr, ok bool) {
-	var b [4]byte
-	for i := range b {
-		n, digits := 0, 0
-		for digits < 3 && digits < len(text) && text[digits]-'0' < 10 {
-			n = 10*n + int(text[digits]-'0')
-			digits++
-		}
-		if digits == 0 || n > 255 || digits > 1 && text[0] == '0' {
-			return addr, false
-		}
-		b[i], text = byte(n), text[digits:]
-		if i < 3 {
-			if len(text) == 0 || text[0] != '.' {
-				return addr, false
-			}
-			text = text[1:]
-		}
-	}
-	return netip.AddrFrom4(b), len(text) == 0
 }
 
 // Slice slims an EndpointSlice. It returns nil if the slice is not delivered.

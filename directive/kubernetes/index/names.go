@@ -47,7 +47,7 @@ func FamilyOf(ip netip.Addr) wire.Type {
 // AddrOfLabel returns the address that an endpoint's label is made of. Unlike the name of
 // a pod, an endpoint's label has only one form.
 func AddrOfLabel(label []byte) (netip.Addr, bool) {
-	if ip, ok := parseIPv4(label); ok { // these have only one form
+	if ip, ok := wire.ParseIPv4(label, '-'); ok { // these have only one form
 		return ip, true
 	}
 	var room [48]byte
@@ -59,30 +59,10 @@ func AddrOfLabel(label []byte) (netip.Addr, bool) {
 
 // ParsePodLabel parses the label of a pod's address.
 func ParsePodLabel(label []byte) (netip.Addr, bool) {
-	if ip, ok := parseIPv4(label); ok {
+	if ip, ok := wire.ParseIPv4(label, '-'); ok {
 		return ip, true
 	}
 	return parseIPv6(label)
-}
-
-// parseIPv4 parses four numbers separated by dashes.
-func parseIPv4(text []byte) (netip.Addr, bool) {
-	var ip [4]byte
-	i := 0
-	for n := range ip {
-		end := i
-		for end < len(text) && text[end] != '-' {
-			end++
-		}
-
-		octet, ok := parseOctet(text[i:end])
-		if !ok || (n < 3) != (end < len(text)) {
-			return netip.Addr{}, false
-		}
-		ip[n] = octet
-		i = end + 1
-	}
-	return netip.AddrFrom4(ip), true
 }
 
 // parseIPv6 parses RFC 4291's first two forms with dashes for colons.
@@ -151,22 +131,6 @@ func unhex(c byte) int {
 		return int(c-'a') + 10
 	}
 	return -1
-}
-
-// parseOctet parses 0 to 255 without leading zeros.
-func parseOctet(text []byte) (byte, bool) {
-	if len(text) == 0 || len(text) > 3 || len(text) > 1 && text[0] == '0' {
-		return 0, false
-	}
-
-	v := 0
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		v = v*10 + int(c-'0')
-	}
-	return byte(v), v < 256
 }
 
 // ValidLabels reports whether a cluster's ID, with its dots, can be part of a name. It is the value of a
