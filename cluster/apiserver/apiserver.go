@@ -20,7 +20,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
@@ -49,13 +48,13 @@ func runFeeds(
 	s := &source{Monitor: m, seed: maphash.MakeSeed()}
 	s.timed, _ = sink.(cluster.Programmed)
 	var feeds sync.WaitGroup
-	startFeed := func(r api.Resource, out feedSink) {
+	startFeed := func(r api.Resource, out namespaceSink) {
 		f := newFeed(r, client, reporter, s, out, waits)
 		feeds.Go(func() { f.run(ctx) })
 		feeds.Go(func() { f.compareRegularly(ctx, cmp.Or(o.CompareInterval, compareInterval)) })
 	}
 
-	var namespaces []string
+	namespaces := []string{""} // one feed of a resource for all namespaces
 	if o.Namespaces != "" && o.ConfigMap == "" && !o.Nodes {
 		namespaces = strings.Split(o.Namespaces, ",")
 	}
@@ -71,13 +70,12 @@ func runFeeds(
 	}
 
 	for _, r := range resources {
-		if namespaces == nil {
-			startFeed(r, clusterSink{sink, m})
-		}
 		for i, namespace := range namespaces {
-			if r.Kinds[0] == cluster.Namespaces { // these are not in a namespace
+			switch {
+			case namespace == "": // the resource may have a namespace of its own
+			case r.Kinds[0] == cluster.Namespaces: // these are not in a namespace
 				r.Fields = "metadata.name=" + namespace
-			} else {
+			default:
 				r.Namespace = namespace
 			}
 			startFeed(r, namespaceSink{merger, i})
@@ -116,28 +114,6 @@ func warnOnce(log *slog.Logger) func(msg string, attrs ...any) {
 	}
 }
 
-// A feedSink receives the objects of one feed.
-type feedSink interface {
-	Put(cluster.Kind, ...cluster.Object)
-	Delete(cluster.Kind, cluster.Key)
-	listed(cluster.Kind, *keys) // a list has ended; the sink owns its keys
-	received(cluster.Kind)      // data about the kind was received
-	// missing returns how many objects the sink has, and how many are not in a list.
-	missing(cluster.Kind, *keys) (missing, objects int)
-}
-
-// A clusterSink receives the objects of a feed that watches all namespaces.
-type clusterSink struct {
-	cluster.Sink
-	monitor *cluster.Monitor
-}
-
-func (s clusterSink) listed(kind cluster.Kind, in *keys) { s.Listed(kind, in.has) }
-
-func (s clusterSink) missing(kind cluster.Kind, in *keys) (missing, objects int) {
-	return countMissing(s.Sink, kind, in.has)
-}
-
 // countMissing returns zero for a sink that is not a Comparer.
 func countMissing(sink cluster.Sink, kind cluster.Kind, has func(cluster.Key) bool) (missing, objects int) {
 	if c, ok := sink.(cluster.Comparer); ok {
@@ -145,5 +121,3 @@ func countMissing(sink cluster.Sink, kind cluster.Kind, has func(cluster.Key) bo
 	}
 	return 0, 0
 }
-
-func (s clusterSink) received(kind cluster.Kind) { s.monitor.Received(kind, time.Now()) }

@@ -107,7 +107,7 @@ func decoding(t testing.TB, object encodable) (*restwatch.Decoder, *store) {
 	text := frame(t, object)
 	frames := form.StreamSerializer.NewFrameReader(&repeatingReader{text: text})
 	events := restwatch.NewDecoder(streaming.NewDecoder(frames, form.StreamSerializer.Serializer), form.Serializer)
-	return events, &store{source: source, kinds: c.Kinds, sink: clusterSink{sink, source.Monitor}}
+	return events, &store{source: source, kinds: c.Kinds, sink: wholeCluster(sink, source.Monitor)}
 }
 
 var _ io.ReadCloser = (*repeatingReader)(nil)

@@ -62,7 +62,7 @@ type feed struct {
 }
 
 // newFeed returns the feed of a resource that delivers its objects to out.
-func newFeed(r api.Resource, client *client, reporter *reporter, s *source, out feedSink, limits timeouts) *feed {
+func newFeed(r api.Resource, client *client, reporter *reporter, s *source, out namespaceSink, limits timeouts) *feed {
 	f := &feed{
 		Resource: r, client: client, reporter: reporter, detector: newStallDetector(limits),
 		store: &store{

@@ -98,7 +98,7 @@ func (l *incomingList) flush() {
 	}
 }
 
-func (l *kindList) flush(kind cluster.Kind, out feedSink) {
+func (l *kindList) flush(kind cluster.Kind, out namespaceSink) {
 	if len(l.pending) > 0 {
 		out.Put(kind, l.pending...)
 		clear(l.pending)

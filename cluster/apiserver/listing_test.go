@@ -69,7 +69,7 @@ func received(t *testing.T, events ...watch.Event) (*store, *recordingSink, watc
 	t.Helper()
 	sink := new(recordingSink)
 	source := newSource(new(metrics.Registry))
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, sink: clusterSink{sink, source.Monitor}}
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, sink: wholeCluster(sink, source.Monitor)}
 	all := make(chan watch.Event, len(events))
 	for _, e := range events {
 		all <- e
@@ -123,7 +123,7 @@ func TestListingMemory(t *testing.T) {
 	const objects, each = 10_000, 1 << 10
 	sink := new(countingSink)
 	source := newSource(new(metrics.Registry))
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices}, sink: clusterSink{sink, source.Monitor}}
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices}, sink: wholeCluster(sink, source.Monitor)}
 	live := func() int {
 		runtime.GC()
 		runtime.GC()
@@ -159,7 +159,7 @@ func TestSweeperRelist(t *testing.T) {
 	collected := 0
 	source := newSource(new(metrics.Registry))
 	source.Sweeper = cluster.NewSweeper(func() { collected++ }, func() {})
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Services}, sink: clusterSink{new(countingSink), source.Monitor}}
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Services}, sink: wholeCluster(new(countingSink), source.Monitor)}
 	for _, relist := range []bool{false, true} {
 		s.startList()
 		for range 10_000 {

@@ -11,8 +11,8 @@ import (
 
 // A merger merges the lists of several namespaces into one for each kind. If the
 // options name namespaces, each is watched by its own feeds, so that a Role in each
-// namespace is sufficient. A kind's list ends when all namespaces have been listed,
-// and again whenever one of them is listed again.
+// namespace is sufficient; if not, the only one is "", which stands for all. A kind's list
+// ends when all namespaces have been listed, and again whenever one of them is listed again.
 type merger struct {
 	sink       cluster.Sink
 	monitor    *cluster.Monitor
@@ -36,7 +36,7 @@ func newMerger(sink cluster.Sink, monitor *cluster.Monitor, namespaces []string)
 	return m
 }
 
-// A namespaceSink receives the objects of the feeds of one namespace.
+// A namespaceSink receives the objects of the feeds of one namespace, or of all.
 type namespaceSink struct {
 	*merger
 	namespace int
@@ -60,6 +60,7 @@ func (s namespaceSink) Delete(kind cluster.Kind, key cluster.Key) {
 	s.sink.Delete(kind, key)
 }
 
+// listed ends a list, whose keys the sink owns from then on.
 func (s namespaceSink) listed(kind cluster.Kind, in *keys) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,11 +86,14 @@ func (s namespaceSink) listed(kind cluster.Kind, in *keys) {
 	}
 }
 
-// missing counts the objects of the namespace alone: beside other namespaces the
-// loss of all its objects could be a small part.
+// missing returns how many objects the sink has of the namespace, and how many of them are not in a
+// list. Those of other namespaces do not count: beside them the loss of all could be a small part.
 func (s namespaceSink) missing(kind cluster.Kind, in *keys) (missing, objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.namespaces[s.namespace] == "" {
+		return countMissing(s.sink, kind, in.has)
+	}
 	objects, _ = countMissing(s.sink, kind, s.isOther)
 	missing, _ = countMissing(s.sink, kind, func(key cluster.Key) bool { return s.isOther(key) || in.has(key) })
 	return missing, objects
@@ -109,7 +113,8 @@ func (s namespaceSink) absent(kind cluster.Kind, in *keys) (absent []cluster.Key
 
 // isOther reports whether an object is not in the namespace. A Namespace is in itself.
 func (s namespaceSink) isOther(key cluster.Key) bool {
-	return cmp.Or(key.Namespace, key.Name) != s.namespaces[s.namespace]
+	namespace := s.namespaces[s.namespace]
+	return namespace != "" && cmp.Or(key.Namespace, key.Name) != namespace
 }
 
 // hasKey returns a function that reports whether a key is in any of the lists.

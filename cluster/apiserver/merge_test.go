@@ -146,3 +146,8 @@ func TestMergeAfterSnapshot(t *testing.T) {
 		t.Errorf("Services after a list of namespace a, before one of b: got %q, want %q", got, want)
 	}
 }
+
+// wholeCluster returns the sink of a feed that watches all namespaces.
+func wholeCluster(sink cluster.Sink, monitor *cluster.Monitor) namespaceSink {
+	return namespaceSink{newMerger(sink, monitor, []string{""}), 0}
+}

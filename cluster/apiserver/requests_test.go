@@ -83,7 +83,7 @@ func TestProgrammed(t *testing.T) {
 	sink := &timingSink{took: map[cluster.Key]time.Duration{}}
 	source := newSource(new(metrics.Registry))
 	source.timed = sink
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, sink: clusterSink{sink, source.Monitor}}
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, sink: wholeCluster(sink, source.Monitor)}
 	sliceWith := func(service, trigger string, labels map[string]string) *decodedObject {
 		meta := metav1.ObjectMeta{Namespace: "shop", Name: service + "-1", Labels: labels}
 		if trigger != "" {

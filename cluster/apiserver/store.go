@@ -14,7 +14,7 @@ import (
 type store struct {
 	source      *source
 	kinds       []cluster.Kind // of the objects: one, or two for EndpointSlices
-	sink        feedSink
+	sink        namespaceSink
 	versions    versions
 	list        *incomingList     // the list being received; nil if none is
 	listed      bool              // a list has been received
