@@ -22,6 +22,7 @@ type OwnerReference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Name       string `json:"name"`
+	Controller bool   `json:"controller"` // not in Protobuf
 }
 
 // Conditions are the conditions of an object or of a part of one.

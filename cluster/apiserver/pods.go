@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/seamark/seamark/cluster/api"
 )
 
 // A ClientPod is a pod that sends queries, with the object that controls it.
@@ -41,11 +43,16 @@ func (s *Session) ClientPods(
 		if err != nil {
 			return nil, err
 		}
-		var list podList
+		var list struct {
+			Metadata struct{ Continue string }
+			Items    []api.Pod
+		}
 		if err := json.Unmarshal(text, &list); err != nil {
 			return nil, fmt.Errorf("reading the pods: %w", err)
 		}
-		list.add(pods)
+		for i := range list.Items {
+			addClient(pods, &list.Items[i])
+		}
 
 		if list.Metadata.Continue == "" {
 			return pods, nil
@@ -57,46 +64,23 @@ func (s *Session) ClientPods(
 	}
 }
 
-// A podList has the fields of a PodList that ClientPods needs.
-type podList struct {
-	Metadata struct{ Continue string }
-	Items    []struct {
-		Metadata struct {
-			Namespace, Name string
-			Labels          map[string]string
-			OwnerReferences []struct {
-				Kind, Name string
-				Controller bool
-			}
-		}
-		Spec   struct{ HostNetwork bool }
-		Status struct {
-			Phase  string
-			PodIPs []struct{ IP string }
-		}
+// addClient adds a pod by its addresses, unless its queries are not from an address of its own.
+func addClient(pods map[string]ClientPod, p *api.Pod) {
+	if p.Spec.HostNetwork || p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" {
+		return
 	}
-}
-
-func (l *podList) add(pods map[string]ClientPod) {
-	for i := range l.Items {
-		item := &l.Items[i]
-		if item.Spec.HostNetwork || item.Status.Phase == "Succeeded" || item.Status.Phase == "Failed" {
+	client := ClientPod{Namespace: p.Namespace, Name: p.Name}
+	for _, o := range p.Owners {
+		if !o.Controller {
 			continue
 		}
-		pod := ClientPod{Namespace: item.Metadata.Namespace, Name: item.Metadata.Name}
-		for _, o := range item.Metadata.OwnerReferences {
-			if !o.Controller {
-				continue
-			}
-			pod.Owner = o.Kind + "/" + o.Name
-			// A Deployment names its ReplicaSets after itself and this hash.
-			hash := item.Metadata.Labels["pod-template-hash"]
-			if name, ok := strings.CutSuffix(o.Name, "-"+hash); ok && o.Kind == "ReplicaSet" {
-				pod.Owner = "Deployment/" + name
-			}
+		client.Owner = o.Kind + "/" + o.Name
+		// A Deployment names its ReplicaSets after itself and this hash.
+		if name, ok := strings.CutSuffix(o.Name, "-"+p.Labels["pod-template-hash"]); ok && o.Kind == "ReplicaSet" {
+			client.Owner = "Deployment/" + name
 		}
-		for _, address := range item.Status.PodIPs {
-			pods[address.IP] = pod
-		}
+	}
+	for _, address := range p.Status.PodIPs {
+		pods[address.IP] = client
 	}
 }
