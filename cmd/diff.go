@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -274,35 +273,21 @@ func forwardTarget(target string) (pod cluster.Key, port int, err error) {
 	return pod, port, nil
 }
 
-// dnsPod returns a ready pod behind the Service kube-dns.
-func dnsPod(ctx context.Context, session *apiserver.Session) (cluster.Key, error) {
-	pod, ok, err := readyPod(ctx, session, "kube-system", "k8s-app=kube-dns")
-	if err == nil && !ok {
-		err = errors.New("no ready pod has the label k8s-app=kube-dns in kube-system: set --against NAMESPACE/POD")
-	}
-	return pod, err
-}
-
-// readyPod returns a ready pod with labels; ok is false if there is none. One that is being deleted stays ready
-// for seconds, and would end during the comparison.
-func readyPod(
-	ctx context.Context, session *apiserver.Session, namespace, selector string,
-) (pod cluster.Key, ok bool, err error) {
-	text, err := session.Get(ctx, "/api/v1/namespaces/"+url.PathEscape(namespace)+
-		"/pods?limit=100&labelSelector="+url.QueryEscape(selector))
-	if err != nil {
-		return pod, false, err
-	}
+// dnsPod returns a ready pod behind the Service kube-dns. One that is being deleted stays ready for
+// seconds, and would end during the comparison.
+func dnsPod(ctx context.Context, session *apiserver.Session) (pod cluster.Key, err error) {
+	const selector = "k8s-app=kube-dns"
 	var pods struct{ Items []api.Pod }
-	if err := json.Unmarshal(text, &pods); err != nil {
-		return pod, false, fmt.Errorf("reading the pods with the labels %s: %w", selector, err)
+	path := "/api/v1/namespaces/kube-system/pods?limit=100&labelSelector=" + url.QueryEscape(selector)
+	if err := session.Read(ctx, path, "the pods with the labels "+selector, &pods); err != nil {
+		return pod, err
 	}
 	for _, p := range pods.Items {
 		if p.DeletionTimestamp == nil && p.Status.Conditions.Ready() {
-			return cluster.Key{Namespace: p.Namespace, Name: p.Name}, true, nil
+			return cluster.Key{Namespace: p.Namespace, Name: p.Name}, nil
 		}
 	}
-	return pod, false, nil
+	return pod, errors.New("no ready pod has the label k8s-app=kube-dns in kube-system: set --against NAMESPACE/POD")
 }
 
 // An incomplete is the error of a comparison or an examination that could not be completed.

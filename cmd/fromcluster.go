@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,16 +27,14 @@ func clusterConfig(ctx context.Context, session *apiserver.Session) (c dnsConfig
 	for name, data := range map[string]*map[string]string{
 		"coredns": &c.coredns, "coredns-custom": &c.custom, "kube-dns": &c.kubedns,
 	} {
-		text, err := session.Get(ctx, "/api/v1/namespaces/kube-system/configmaps/"+name)
+		var m api.ConfigMap
+		path := "/api/v1/namespaces/kube-system/configmaps/" + name
+		err := session.Read(ctx, path, "the ConfigMap kube-system/"+name, &m)
 		if apiserver.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			return c, err
-		}
-		var m api.ConfigMap
-		if err := json.Unmarshal(text, &m); err != nil {
-			return c, fmt.Errorf("reading the ConfigMap kube-system/%s: %w", name, err)
 		}
 		*data = map[string]string{}
 		maps.Copy(*data, m.Data)

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -172,13 +171,10 @@ func (p *program) queryConfig(ctx context.Context, q queryFlags, key cluster.Key
 
 // clusterDNS returns the address of the Service kube-dns.
 func clusterDNS(ctx context.Context, session *apiserver.Session) (address netip.Addr, err error) {
-	text, err := session.Get(ctx, "/api/v1/namespaces/kube-system/services/kube-dns")
-	if err != nil {
-		return address, err
-	}
 	var service struct{ Spec struct{ ClusterIP string } }
-	if err := json.Unmarshal(text, &service); err != nil {
-		return address, fmt.Errorf("reading the Service kube-system/kube-dns: %w", err)
+	const path = "/api/v1/namespaces/kube-system/services/kube-dns"
+	if err := session.Read(ctx, path, "the Service kube-system/kube-dns", &service); err != nil {
+		return address, err
 	}
 	if address, err = netip.ParseAddr(service.Spec.ClusterIP); err != nil {
 		return address, errors.New("the Service kube-system/kube-dns has no ClusterIP")

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -38,17 +37,14 @@ func (s *Session) ClientPods(
 	pods := map[string]ClientPod{}
 	for n := 0; ; n += podPage {
 		page, cancel := context.WithTimeout(ctx, timeout)
-		text, err := s.Get(page, "/api/v1/pods?"+parameters.Encode())
-		cancel()
-		if err != nil {
-			return nil, err
-		}
 		var list struct {
 			Metadata struct{ Continue string }
 			Items    []api.Pod
 		}
-		if err := json.Unmarshal(text, &list); err != nil {
-			return nil, fmt.Errorf("reading the pods: %w", err)
+		err := s.Read(page, "/api/v1/pods?"+parameters.Encode(), "the pods", &list)
+		cancel()
+		if err != nil {
+			return nil, err
 		}
 		for i := range list.Items {
 			addClient(pods, &list.Items[i])

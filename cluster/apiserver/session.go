@@ -87,6 +87,18 @@ func (s *Session) Get(ctx context.Context, path string) ([]byte, error) {
 	return s.Do(ctx, http.MethodGet, path, "", nil)
 }
 
+// Read decodes an object or a list into a value. what is the object in the error of one that cannot be decoded.
+func (s *Session) Read(ctx context.Context, path, what string, into any) error {
+	text, err := s.Get(ctx, path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("reading %s: %w", what, err)
+	}
+	return nil
+}
+
 // Do sends a request and returns the body of the response. The error for a response other
 // than success is a *ResponseError.
 func (s *Session) Do(ctx context.Context, method, path, contentType string, body []byte) ([]byte, error) {

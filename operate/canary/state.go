@@ -399,12 +399,5 @@ func (c *command) path(resource, name string) string {
 }
 
 func (c *command) get(ctx context.Context, path string, into any) error {
-	text, err := c.API.Get(ctx, path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("reading %s from the API server: %w", path, err)
-	}
-	return nil
+	return c.API.Read(ctx, path, path+" from the API server", into)
 }

@@ -41,12 +41,8 @@ type Report struct {
 func Run(ctx context.Context, api *apiserver.Session) (*Report, error) {
 	d := &examination{ctx: ctx, api: api, refused: map[string]bool{}}
 	var version struct{ GitVersion string }
-	text, err := api.Get(ctx, "/version")
-	if err != nil {
+	if err := api.Read(ctx, "/version", "the version of the API server", &version); err != nil {
 		return nil, err
-	}
-	if err := json.Unmarshal(text, &version); err != nil {
-		return nil, fmt.Errorf("reading the version of the API server: %w", err)
 	}
 	d.Kubernetes = version.GitVersion
 	d.examineServer()

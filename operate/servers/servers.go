@@ -6,7 +6,6 @@ package servers
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -130,15 +129,9 @@ func unready(s *Server) int {
 func (o *Options) find(ctx context.Context, session *apiserver.Session) ([]pod, error) {
 	path := "/api/v1/namespaces/" + url.PathEscape(o.Namespace) + "/pods"
 	if o.Name != "" {
-		text, err := session.Get(ctx, path+"/"+url.PathEscape(o.Name))
-		if err != nil {
-			return nil, err
-		}
-		var p pod
-		if err := json.Unmarshal(text, &p); err != nil {
-			return nil, fmt.Errorf("reading the pod %s/%s: %w", o.Namespace, o.Name, err)
-		}
-		return []pod{p}, nil
+		found := make([]pod, 1)
+		what := "the pod " + o.Namespace + "/" + o.Name
+		return found, session.Read(ctx, path+"/"+url.PathEscape(o.Name), what, &found[0])
 	}
 
 	listed, err := o.list(ctx, session, path)
@@ -195,16 +188,13 @@ func (o *Options) none(ctx context.Context, session *apiserver.Session) error {
 func (o *Options) list(ctx context.Context, session *apiserver.Session, path string) ([]pod, error) {
 	var found []pod
 	for next := ""; ; {
-		text, err := session.Get(ctx, path+"?limit=500&labelSelector="+url.QueryEscape(o.selector())+next)
-		if err != nil {
-			return nil, err
-		}
 		var list struct {
 			Metadata struct{ Continue string }
 			Items    []pod
 		}
-		if err := json.Unmarshal(text, &list); err != nil {
-			return nil, fmt.Errorf("reading the pods with the labels %s: %w", o.selector(), err)
+		page := path + "?limit=500&labelSelector=" + url.QueryEscape(o.selector()) + next
+		if err := session.Read(ctx, page, "the pods with the labels "+o.selector(), &list); err != nil {
+			return nil, err
 		}
 
 		// A cluster may have thousands of node caches, which have the labels of servers.
