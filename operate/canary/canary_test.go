@@ -241,6 +241,29 @@ func TestStepsChart(t *testing.T) {
 	}
 }
 
+// Pods of Seamark that are still behind the Service when its Deployment has been deleted leave it, by the label that
+// all of its pods have: at start and rollback, and in the status of stage None.
+func TestStepsDeploymentGone(t *testing.T) {
+	s := &state{old: oldDeployment(t)}
+	s.service.Spec.Selector = map[string]string{"k8s-app": "kube-dns"}
+	left := readyPod("10.244.0.5")
+	left.Metadata.Labels = map[string]string{"app": "seamark", "k8s-app": "kube-dns"}
+	s.pods[seamarkSide] = []pod{left}
+	for _, c := range []struct {
+		to   Stage
+		back bool
+	}{{s.stage(), false}, {Beside, false}, {None, true}} {
+		r := command{Options: Options{Name: "seamark", Namespace: "kube-system", Kubectl: "kubectl", Image: "seamark:1"}, back: c.back}
+		var commands []string
+		for _, step := range r.steps(s, c.to) {
+			commands = append(commands, step.command)
+		}
+		if want := "kubectl -n kube-system label pods -l app=seamark k8s-app-"; !slices.Contains(commands, want) {
+			t.Errorf("to stage %v, back %v: got the commands\n%s\nwant %s among them", c.to, c.back, strings.Join(commands, "\n"), want)
+		}
+	}
+}
+
 // Answers are compared at the port of a pod to which the Service maps port 53, by number or by the name of a
 // container's port.
 func TestDNSPortServiceTarget(t *testing.T) {
