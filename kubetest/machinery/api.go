@@ -197,7 +197,7 @@ func (s *Server) newAPI(ln *listener, stores []*registry.Store, etcdURL string) 
 		}
 	}
 
-	for gv, resources := range reviewVersions(c.Authorization.Authorizer) {
+	for gv, resources := range reviewVersions(c.Authorization.Authorizer, s.types.scheme) {
 		info := server.NewDefaultAPIGroupInfo(gv.Group, s.types.scheme, s.types.params, s.types.codecs)
 		info.VersionedResourcesStorageMap[gv.Version] = resources
 		if err := api.InstallAPIGroup(&info); err != nil {

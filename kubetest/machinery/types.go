@@ -1,7 +1,6 @@
 package machinery
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -22,6 +21,8 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 	openapiutil "k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	authentication "k8s.io/kubernetes/pkg/apis/authentication/install"
+	authorization "k8s.io/kubernetes/pkg/apis/authorization/install"
 )
 
 // types are the registered Go types and their codecs. They are immutable after
@@ -39,11 +40,13 @@ func newTypes(kinds []kind) (*types, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme,
 		appsv1.AddToScheme, autoscalingv2.AddToScheme,
-		networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, addImports, addReviews} {
+		networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, addImports} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
 	}
+	authentication.Install(scheme)
+	authorization.Install(scheme)
 
 	for _, k := range kinds {
 		hub := k.hub()
@@ -72,22 +75,6 @@ func newTypes(kinds []kind) (*types, error) {
 		codecs: serializer.NewCodecFactory(scheme),
 		params: runtime.NewParameterCodec(scheme),
 	}, nil
-}
-
-// addReviews registers the kinds of reviews.
-func addReviews(scheme *runtime.Scheme) error {
-	for _, add := range []func(*runtime.Scheme) error{authenticationv1.AddToScheme, authorizationv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
-	internal := func(gv schema.GroupVersion) schema.GroupVersion {
-		return schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}
-	}
-	scheme.AddKnownTypes(internal(authenticationv1.SchemeGroupVersion), new(authenticationv1.TokenReview))
-	scheme.AddKnownTypes(internal(authorizationv1.SchemeGroupVersion), new(authorizationv1.SubjectAccessReview))
-	return errors.Join(scheme.SetVersionPriority(authenticationv1.SchemeGroupVersion),
-		scheme.SetVersionPriority(authorizationv1.SchemeGroupVersion))
 }
 
 // addImports registers the types of the multi-cluster group.
