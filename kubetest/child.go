@@ -53,9 +53,9 @@ func startChild(ctx context.Context) (*child, error) {
 	return p, nil
 }
 
-// call runs a command. When ctx ends, it returns at once.
-func (p *child) call(ctx context.Context, command string, args, reply any) error {
-	done := p.client.Go(control.Service+"."+command, args, reply, make(chan *rpc.Call, 1)).Done
+// call runs a command of a service. When ctx ends, it returns at once.
+func (p *child) call(ctx context.Context, service, command string, args, reply any) error {
+	done := p.client.Go(service+"."+command, args, reply, make(chan *rpc.Call, 1)).Done
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("%s: %w", command, ctx.Err())

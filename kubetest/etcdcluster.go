@@ -41,8 +41,8 @@ func StartEtcdCluster(ctx context.Context, dir string, options EtcdOptions) (*Et
 		return nil, fmt.Errorf("starting an etcd cluster: %w", err)
 	}
 	c := &EtcdCluster{child: p, options: options}
-	if err = p.call(ctx, "StartEtcd", control.StartEtcdArgs{Wait: wait(ctx), Dir: dir, Options: options},
-		&c.info); err == nil && options.TLS {
+	args := control.StartEtcdArgs{Wait: wait(ctx), Dir: dir, Options: options}
+	if err = p.call(ctx, control.Machinery, "StartEtcd", args, &c.info); err == nil && options.TLS {
 		c.tls, err = c.clientTLS()
 	}
 	if err != nil {
@@ -50,6 +50,10 @@ func StartEtcdCluster(ctx context.Context, dir string, options EtcdOptions) (*Et
 		return nil, fmt.Errorf("starting an etcd cluster: %w", err)
 	}
 	return c, nil
+}
+
+func (c *EtcdCluster) call(ctx context.Context, command string, args, reply any) error {
+	return c.child.call(ctx, control.EtcdName, command, args, reply)
 }
 
 // clientTLS reads the certificate of clients.

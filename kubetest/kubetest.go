@@ -49,7 +49,7 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 		return nil, fmt.Errorf("starting an API server: %w", err)
 	}
 	s := &Server{child: c, dir: dir}
-	if err = c.call(ctx, "Start", control.StartArgs{Wait: wait(ctx), Dir: dir}, &s.info); err == nil {
+	if err = c.call(ctx, control.Machinery, "Start", control.StartArgs{Wait: wait(ctx), Dir: dir}, &s.info); err == nil {
 		err = os.WriteFile(s.CAFile(), s.info.CA, 0o600)
 	}
 	if err != nil {
@@ -63,7 +63,7 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 // data, and returns when it is ready. It does nothing if the server runs. The
 // context bounds the start alone.
 func (s *Server) StartAPI(ctx context.Context) error {
-	return s.call(ctx, "StartAPI", wait(ctx), &control.None{})
+	return s.call(ctx, control.Machinery, "StartAPI", wait(ctx), &control.None{})
 }
 
 // StopAPI stops the API server as a crash would: every connection is cut, no
@@ -71,14 +71,14 @@ func (s *Server) StartAPI(ctx context.Context) error {
 // stay. It does nothing if the server does not run.
 func (s *Server) StopAPI() {
 	// The only error is that the process, and the API with it, has ended.
-	_ = s.call(context.Background(), "StopAPI", control.None{}, &control.None{})
+	_ = s.call(context.Background(), control.Machinery, "StopAPI", control.None{}, &control.None{})
 }
 
 // Compact drops etcd's history before the current revision. The watch cache of a
 // running API server still holds it: only after StopAPI and StartAPI does a list
 // or a watch at an older resourceVersion get 410 Expired.
 func (s *Server) Compact(ctx context.Context) error {
-	return s.call(ctx, "CompactAPI", wait(ctx), &control.None{})
+	return s.call(ctx, control.Machinery, "CompactAPI", wait(ctx), &control.None{})
 }
 
 // URL returns https://127.0.0.1:port, the same for the life of the Server.

@@ -4,37 +4,18 @@
 package control
 
 import (
+	"context"
 	"time"
 
 	"github.com/seamark/seamark/kubetest/gate"
 )
 
-// Service is the name under which the methods of [Commands] are registered.
-const Service = "Machinery"
-
-// Commands are the calls of the protocol. A process serves either one API server
-// or one etcd cluster, whichever is started first; it exits at the end of its
-// standard input.
-type Commands interface {
-	// Start runs an API server and its etcd.
-	Start(StartArgs, *Server) error
-	StartAPI(Wait, *None) error
-	StopAPI(None, *None) error
-	CompactAPI(Wait, *None) error
-
-	// StartEtcd runs an etcd cluster.
-	StartEtcd(StartEtcdArgs, *Etcd) error
-	Kill(member int, _ *None) error
-	Restart(MemberArgs, *None) error
-	Direct(None, *[]string) error
-	Clients(FaultArgs, *None) error
-	Link(FaultArgs, *None) error
-	Leader(LeaderArgs, *int) error
-	Lead(MemberArgs, *None) error
-	Compact(Wait, *int64) error
-	Fill(Wait, *None) error
-	Free(Wait, *None) error
-}
+// The services of the protocol. A process serves either one API server or one etcd
+// cluster, whichever is started first; it exits at the end of its standard input.
+const (
+	Machinery = "Machinery" // starts both, and controls the API server
+	EtcdName  = "Etcd"      // controls the etcd cluster, once it is started
+)
 
 // None is the argument or the reply of a command that has none. Package gob does
 // not encode a struct without fields.
@@ -42,6 +23,11 @@ type None struct{ Unused bool }
 
 // Wait bounds a command.
 type Wait struct{ Timeout time.Duration }
+
+// Context returns a context that ends after the timeout.
+func (w Wait) Context() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), w.Timeout)
+}
 
 // StartArgs are the arguments of Start.
 type StartArgs struct {

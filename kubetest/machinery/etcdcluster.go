@@ -36,7 +36,7 @@ const adminTimeout = 20 * time.Second
 // proxy in front of each of their ports. A member can crash and restart, be
 // partitioned from other members or from clients, and be made the leader. Its
 // methods may be called from several goroutines; methods that start or stop members
-// wait for each other.
+// wait for each other. Those with a reply are the commands of [control.EtcdName].
 type EtcdCluster struct {
 	dir     string
 	options control.EtcdOptions
@@ -193,7 +193,7 @@ func (c *EtcdCluster) startAll(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	_, err := c.Leader(ctx)
+	_, err := c.leader(ctx)
 	return err
 }
 
@@ -235,18 +235,21 @@ func (m *etcdMember) crash() {
 // Kill stops a member as a crash would: its connections are cut without a close
 // notification, and leadership is not transferred. Its data is kept. New connections
 // are closed at once. Kill does nothing if the member is not running.
-func (c *EtcdCluster) Kill(member int) {
+func (c *EtcdCluster) Kill(member int, _ *control.None) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	c.members[member].crash()
+	return nil
 }
 
 // Restart starts a member after Kill, with its data and on the same addresses, and
 // returns when it serves; for that it must reach the other members. It does
 // nothing if the member runs. The context bounds the start alone. Restarts of
 // several members may run at once.
-func (c *EtcdCluster) Restart(ctx context.Context, member int) error {
-	m := c.members[member]
+func (c *EtcdCluster) Restart(a control.MemberArgs, _ *control.None) error {
+	ctx, cancel := a.Context()
+	defer cancel()
+	m := c.members[a.Member]
 	if m.etcd() != nil {
 		return nil
 	}
@@ -280,20 +283,30 @@ func (c *EtcdCluster) Stop() {
 
 // Clients sets the fault between a member and its clients. It applies to open
 // connections, too.
-func (c *EtcdCluster) Clients(member int, f gate.Fault) {
-	c.members[member].clients.SetFault("", f)
+func (c *EtcdCluster) Clients(a control.FaultArgs, _ *control.None) error {
+	c.members[a.Member].clients.SetFault("", a.Fault)
+	return nil
 }
 
 // Link sets the fault between two members, in both directions.
-func (c *EtcdCluster) Link(one, other int, f gate.Fault) {
-	c.members[one].peers.SetFault(c.members[other].name, f)
-	c.members[other].peers.SetFault(c.members[one].name, f)
+func (c *EtcdCluster) Link(a control.FaultArgs, _ *control.None) error {
+	one, other := c.members[a.Member], c.members[a.Other]
+	one.peers.SetFault(other.name, a.Fault)
+	other.peers.SetFault(one.name, a.Fault)
+	return nil
 }
 
 // Leader waits until a majority of members agrees on a leader and returns its
 // number. Members in except do not count: a test that has partitioned the leader
 // waits for another one.
-func (c *EtcdCluster) Leader(ctx context.Context, except ...int) (int, error) {
+func (c *EtcdCluster) Leader(a control.LeaderArgs, reply *int) (err error) {
+	ctx, cancel := a.Context()
+	defer cancel()
+	*reply, err = c.leader(ctx, a.Except...)
+	return err
+}
+
+func (c *EtcdCluster) leader(ctx context.Context, except ...int) (int, error) {
 	for {
 		votes := map[string]int{} // leader and term → number of members
 		for _, m := range c.members {
@@ -322,20 +335,22 @@ func (c *EtcdCluster) Leader(ctx context.Context, except ...int) (int, error) {
 }
 
 // Lead transfers leadership to a member and returns when a majority agrees.
-func (c *EtcdCluster) Lead(ctx context.Context, member int) error {
+func (c *EtcdCluster) Lead(a control.MemberArgs, _ *control.None) error {
+	ctx, cancel := a.Context()
+	defer cancel()
 	for {
-		now, err := c.Leader(ctx)
-		if err != nil || now == member {
+		now, err := c.leader(ctx)
+		if err != nil || now == a.Member {
 			return err
 		}
-		from, to := c.members[now].etcd(), c.members[member].etcd()
+		from, to := c.members[now].etcd(), c.members[a.Member].etcd()
 		if from == nil || to == nil {
-			return fmt.Errorf("making %s the leader: it or the present leader does not run", c.members[member].name)
+			return fmt.Errorf("making %s the leader: it or the present leader does not run", c.members[a.Member].name)
 		}
 		// Another member may have won an election in between: try again.
 		if err := from.Server.MoveLeader(ctx, uint64(from.Server.MemberID()),
 			uint64(to.Server.MemberID())); err != nil && ctx.Err() != nil {
-			return fmt.Errorf("making %s the leader: %w", c.members[member].name, err)
+			return fmt.Errorf("making %s the leader: %w", c.members[a.Member].name, err)
 		}
 	}
 }

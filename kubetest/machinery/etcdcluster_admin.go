@@ -27,14 +27,13 @@ func (c *EtcdCluster) Endpoints() []string {
 
 // Direct returns the URLs of the running members themselves, which no fault
 // affects.
-func (c *EtcdCluster) Direct() []string {
-	var urls []string
+func (c *EtcdCluster) Direct(_ control.None, urls *[]string) error {
 	for _, m := range c.members {
 		if e := m.etcd(); e != nil {
-			urls = append(urls, c.scheme()+"://"+e.Clients[0].Addr().String())
+			*urls = append(*urls, c.scheme()+"://"+e.Clients[0].Addr().String())
 		}
 	}
-	return urls
+	return nil
 }
 
 // ClientTLS returns the paths of PEM files: a certificate that the cluster accepts,
@@ -49,8 +48,11 @@ func (c *EtcdCluster) admin(ctx context.Context, do func(context.Context, *clien
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	config := clientv3.Config{
-		Context: ctx, Endpoints: c.Direct(), Logger: zap.NewNop(),
+		Context: ctx, Logger: zap.NewNop(),
 		Username: c.options.Username, Password: c.options.Password,
+	}
+	if err := c.Direct(control.None{}, &config.Endpoints); err != nil {
+		return err
 	}
 	if config.Username != "" {
 		config.Username = "root"
@@ -89,23 +91,25 @@ func enableAuth(ctx context.Context, k *clientv3.Client, o control.EtcdOptions) 
 
 // Compact drops the history before the current revision and returns that revision:
 // a watch from an older one fails with ErrCompacted.
-func (c *EtcdCluster) Compact(ctx context.Context) (revision int64, err error) {
-	err = c.admin(ctx, func(ctx context.Context, k *clientv3.Client) error {
+func (c *EtcdCluster) Compact(w control.Wait, revision *int64) error {
+	ctx, cancel := w.Context()
+	defer cancel()
+	err := c.admin(ctx, func(ctx context.Context, k *clientv3.Client) error {
 		now, err := k.Get(ctx, "\x00")
 		if err != nil {
 			return err
 		}
-		revision = now.Header.Revision
-		_, err = k.Compact(ctx, revision, clientv3.WithCompactPhysical())
+		*revision = now.Header.Revision
+		_, err = k.Compact(ctx, *revision, clientv3.WithCompactPhysical())
 		if errors.Is(err, rpctypes.ErrCompacted) { // nothing was written since the last compaction
 			return nil
 		}
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("compacting an etcd cluster: %w", err)
+		return fmt.Errorf("compacting an etcd cluster: %w", err)
 	}
-	return revision, nil
+	return nil
 }
 
 // fillPrefix is the prefix of the keys that Fill writes.
@@ -130,7 +134,9 @@ func shrink(ctx context.Context, k *clientv3.Client, member string, size int64) 
 
 // Fill writes until the quota is exceeded: afterwards puts fail with ErrNoSpace.
 // Use it with a small Quota.
-func (c *EtcdCluster) Fill(ctx context.Context) error {
+func (c *EtcdCluster) Fill(w control.Wait, _ *control.None) error {
+	ctx, cancel := w.Context()
+	defer cancel()
 	err := c.admin(ctx, func(ctx context.Context, k *clientv3.Client) error {
 		value := string(make([]byte, 256<<10))
 		for i := 0; ; i++ {
@@ -152,13 +158,15 @@ func (c *EtcdCluster) Fill(ctx context.Context) error {
 // Free makes room after Fill, as an operator does: it deletes, compacts,
 // defragments the running members until each has at most half of its quota, and
 // disarms the alarm.
-func (c *EtcdCluster) Free(ctx context.Context) error {
+func (c *EtcdCluster) Free(w control.Wait, _ *control.None) error {
+	ctx, cancel := w.Context()
+	defer cancel()
 	err := c.admin(ctx, func(ctx context.Context, k *clientv3.Client) error {
 		_, err := k.Delete(ctx, fillPrefix, clientv3.WithPrefix())
 		return err
 	})
 	if err == nil {
-		_, err = c.Compact(ctx)
+		err = c.Compact(w, new(int64))
 	}
 	if err == nil {
 		err = c.admin(ctx, func(ctx context.Context, k *clientv3.Client) error {
