@@ -141,8 +141,12 @@ func (a *api) restart(ctx context.Context) error {
 	if _, err := fmt.Fprintln(a.server.in, "restart"); err != nil {
 		return err
 	}
-	if text, err := a.server.line(ctx); err != nil || text != "ready" {
-		return fmt.Errorf("restarting the API server: %q %w", text, err)
+	text, err := a.server.line(ctx)
+	if err == nil && text != "ready" {
+		err = fmt.Errorf("got %q, want ready", text)
+	}
+	if err != nil {
+		return fmt.Errorf("restarting the API server: %w", err)
 	}
 	return nil
 }

@@ -4,10 +4,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -243,7 +245,7 @@ func TestOptions(t *testing.T) {
 	if o, err := parseOptions(nil, &bytes.Buffer{}); err != nil || o.services != 10000 || o.rounds != 4 {
 		t.Errorf("no flags: got %+v, %v; want 10000 Services, 4 rounds", o, err)
 	}
-	for _, args := range [][]string{{"-scenarios", "udq"}, {"-services", "3"}, {"-rounds", "-1"}, {"more"}, {"-time", "1ms"}} {
+	for _, args := range [][]string{{"-scenarios", "udq"}, {"-services", "3"}, {"-rounds", "-1"}, {"more"}, {"-time", "1ms"}, {"-time", "-1s"}, {"-services", "-1"}, {"-rate", "-1"}, {"-rate", "NaN"}, {"-rate", "Inf"}} {
 		if _, err := parseOptions(args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v: got no error, want one", args)
 		}
@@ -263,6 +265,38 @@ func TestReport(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
+	}
+}
+
+// A quantile of nothing is a missing number, and the report has the others.
+func TestNumberNone(t *testing.T) {
+	var out bytes.Buffer
+	b := &bench{out: &out, series: map[string][]float64{}}
+	b.number("some", "some", "ms", quantile([]float64{2, 1}, 0.5))
+	b.number("quantile", "of nothing", "ms", quantile(nil, 0.5))
+	b.number("rounds", "without rounds", "ms")
+	b.number("ratio", "to zero", "", math.Inf(1))
+	if want := []number{{"some", "some", "ms", []float64{1}}}; !reflect.DeepEqual(b.report.Numbers, want) {
+		t.Errorf("numbers: got %v, want %v", b.report.Numbers, want)
+	}
+	if want := []string{"of nothing: no value", "without rounds: no value", "to zero: no value"}; !slices.Equal(b.report.Missing, want) {
+		t.Errorf("missing: got %q, want %q", b.report.Missing, want)
+	}
+	if _, err := json.Marshal(b.report); err != nil {
+		t.Errorf("report: got error %v, want none", err)
+	}
+}
+
+// The error of a restart has the line that the program wrote in place of ready.
+func TestRestartOtherLine(t *testing.T) {
+	server, err := newCommand("sh", "-c", "read order; echo not ready")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.stop()
+	err = (&api{server: server}).restart(t.Context())
+	if want := `restarting the API server: got "not ready", want ready`; err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
 	}
 }
 

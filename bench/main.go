@@ -141,6 +141,9 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	if o.services < 20 || o.services > 100000 {
 		return o, errors.New("-services: want a number from 20 to 100000")
 	}
+	if !(o.rate >= 0 && o.rate <= 1e9) { // or it is not a number
+		return o, errors.New("-rate: want a number from 0 to 1e9")
+	}
 	if o.rounds < 1 || o.time < 50*time.Millisecond {
 		return o, errors.New("want at least one round, and runs of at least 50ms")
 	}

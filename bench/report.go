@@ -7,10 +7,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +48,14 @@ type number struct {
 	Values []float64 `json:"values"`
 }
 
-// number adds a measurement to the report.
+// number adds a measurement to the report, or reports it as missing if a value is none, as a quantile of nothing is:
+// JSON has no form for it.
 func (b *bench) number(name, title, unit string, values ...float64) {
+	isNone := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
+	if len(values) == 0 || slices.ContainsFunc(values, isNone) {
+		b.miss("%s: no value", title)
+		return
+	}
 	b.report.Numbers = append(b.report.Numbers, number{name, title, unit, values})
 	b.series[name] = values
 	fmt.Fprintf(b.out, "%-35s %s: %s\n", name, title, show(spreadOf(values), unit))
