@@ -174,7 +174,7 @@ func TestReport(t *testing.T) {
 	}
 	const page = "- `coredns_old`: x\n- `coredns_kind{a,b}`: x\n- `coredns_labels{b}`: x\n| `coredns_listed` |\n"
 	var got strings.Builder
-	if err := report(&got, dir, "# Comment.\na 1.0.0\na one 1.0.0\na two 1.0.0 1.1.0\na three 1.2.0\n", page); err != nil {
+	if err := report(&got, dir, "# Comment.\n\na 1.0.0\na one 1.0.0\na two 1.0.0 1.1.0\na three 1.2.0\n", page); err != nil {
 		t.Fatal(err)
 	}
 	want := "new option: two of a\nnew plugin: b\nremoved: a three\nnew metric: counter coredns_b_new_total{b,to}\n" +

@@ -48,7 +48,7 @@ func report(w io.Writer, dir, table, page string) error {
 	for line := range strings.Lines(table) {
 		words := strings.Fields(line)
 		n := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "1.") })
-		if n == len(words)-1 && !strings.HasPrefix(line, "#") { // no version without it
+		if n >= 0 && n == len(words)-1 && !strings.HasPrefix(line, "#") { // no version without it
 			known[strings.Join(words[:n], " ")] = true
 		}
 	}
