@@ -88,6 +88,7 @@ func TestParseScriptErrors(t *testing.T) {
 		"# A comment":       {"NOERROR", `x.txt:14: want a query, got "NOERROR."`},
 		"IN CNAME	c.b.":     {"IN CNAM c.b.", `x.txt:26: not a record: "A.b.  5 IN CNAM c.b."`},
 		"A.b.  5 IN":        {"A.b. IN", `x.txt:26: want a record with name, TTL, class and type`},
+		"A.b.  5 IN CNAME":  {"; A.b.", `x.txt:26: not a record: "; A.b.\tc.b.": it is empty or a comment`},
 		"? a.b A +norec":    {"? hex 00", `x.txt:15: want a packet with an ID, got 1 bytes`},
 		"-- queries 2 --\n": {"", "x.txt: no queries in step 2"},
 	} {

@@ -1,8 +1,10 @@
 package dnstest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -114,7 +116,7 @@ func canonical(text string) (string, error) {
 	}
 	rr, err := dns.NewRR(text)
 	if err != nil || rr == nil {
-		return "", fmt.Errorf("not a record: %q: %w", text, err)
+		return "", fmt.Errorf("not a record: %q: %w", text, cmp.Or(err, errors.New("it is empty or a comment")))
 	}
 	if len(fields) < 4 || fields[1] != strconv.Itoa(int(rr.Header().Ttl)) {
 		return "", fmt.Errorf("want a record with name, TTL, class and type, got %q", text)

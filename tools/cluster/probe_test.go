@@ -6,10 +6,26 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
+
+// The error about a proxy that starts with another line than its address has no empty cause.
+func TestStartProbeProxyWithoutAddress(t *testing.T) {
+	dir := t.TempDir()
+	const kubectl = "#!/bin/sh\nif [ \"$3\" = proxy ]; then echo denied; else read command; fi\n"
+	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	_, err := (&conformance{cluster: newTestCluster(t)}).startProbe(t.Context())
+	if want := `kubectl proxy said "denied\n": it has no address`; err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
+	}
+}
 
 // TestProbeAwaits has a server that says that a name does not exist, then that it has no addresses, and then
 // that it has one: only the last is an answer.

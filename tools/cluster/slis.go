@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -151,7 +152,7 @@ func (t *conformance) startProbe(ctx context.Context) (p *probe, err error) {
 	line, err := bufio.NewReader(said).ReadString('\n')
 	p.api = proxyAddress.FindString(line)
 	if p.api == "" {
-		return p, fmt.Errorf("kubectl proxy said %q: %w", line, err)
+		return p, fmt.Errorf("kubectl proxy said %q: %w", line, cmp.Or(err, errors.New("it has no address")))
 	}
 	return p, nil
 }

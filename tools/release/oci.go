@@ -105,8 +105,11 @@ func layoutArchive(name string, files []build.File, date time.Time) (artifact, v
 			continue
 		}
 		index, err := v1.ParseIndexManifest(bytes.NewReader(f.Data))
-		if err != nil || len(index.Manifests) != 1 {
-			return artifact{}, v1.Hash{}, fmt.Errorf("%s: want an index.json with one manifest (%w)", name, err)
+		if err == nil && len(index.Manifests) != 1 {
+			err = fmt.Errorf("it has %d", len(index.Manifests))
+		}
+		if err != nil {
+			return artifact{}, v1.Hash{}, fmt.Errorf("%s: want an index.json with one manifest: %w", name, err)
 		}
 		digest = index.Manifests[0].Digest
 	}

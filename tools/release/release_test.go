@@ -23,6 +23,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
+
+	"github.com/seamark/seamark/tools/build"
 )
 
 var date = time.Date(2026, 11, 22, 21, 0, 0, 0, time.UTC)
@@ -261,5 +263,14 @@ func checkRPM(t *testing.T, directory string) {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("rpm --query: no %q in\n%s", want, out)
 		}
+	}
+}
+
+// The error about an image with several manifests, or none, has their number.
+func TestLayoutArchiveManifests(t *testing.T) {
+	index := []build.File{{Path: "index.json", Data: []byte(`{"manifests":[]}`)}}
+	_, _, err := layoutArchive("image.tar", index, date)
+	if want := "image.tar: want an index.json with one manifest: it has 0"; err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
 	}
 }
