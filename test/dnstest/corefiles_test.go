@@ -12,6 +12,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A corefileCase is a Corefile of testdata/coredns/corefiles.txt.
@@ -83,7 +84,7 @@ func TestCorefiles(t *testing.T) {
 			}
 			var err error
 			if text := c.corefile(dir); *coredns != "" {
-				_, err = ServeCoreDNS(t, *coredns, text, new(journal))
+				_, err = ServeCoreDNS(t, *coredns, text, new(chaintest.Log))
 			} else {
 				err = planCorefile(text)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/test/bound"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -113,7 +114,7 @@ type variant struct {
 	name   string // "folder, udp, parked"
 	proto  string
 	at     netip.AddrPort
-	log    *journal
+	log    *chaintest.Log
 }
 
 func (r *runner) open(name string, source Source) {
@@ -123,7 +124,7 @@ func (r *runner) open(name string, source Source) {
 		modes = modes[:1]
 	}
 	for _, parked := range modes {
-		log := new(journal)
+		log := new(chaintest.Log)
 		for _, proto := range []string{"udp", "tcp"} {
 			v := &variant{source: source, parked: parked, name: name + ", " + proto, proto: proto, log: log}
 			if parked {
@@ -317,22 +318,4 @@ func (v *variant) dig(q *queryCase) string {
 		words = append(words, "+tcp")
 	}
 	return fmt.Sprintf("dig @%s -p %d %s    (%s)", v.at.Addr(), v.at.Port(), strings.Join(words, " "), v.name)
-}
-
-// A journal stores a server's log.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/debian"
 )
 
@@ -50,7 +51,7 @@ func serveSigned(t *testing.T, text, objectsText string) netip.AddrPort {
 			t.Fatal(err)
 		}
 	}
-	v := &variant{source: source, log: new(journal)}
+	v := &variant{source: source, log: new(chaintest.Log)}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("log of the server:\n%s", v.log)
@@ -101,7 +102,7 @@ func startUnbound(t *testing.T, keys []*dns.DNSKEY, at map[string]netip.AddrPort
 		fmt.Fprintf(&b, "stub-zone:\n name: %q\n stub-addr: %s@%d\n", zone, addr.Addr(), addr.Port())
 	}
 	writeFile(t, filepath.Join(dir, "unbound.conf"), b.String())
-	var log journal
+	var log chaintest.Log
 	cmd := exec.Command(program, "-c", filepath.Join(dir, "unbound.conf"))
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
