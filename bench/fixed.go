@@ -14,25 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
-	"github.com/miekg/dns"
 )
-
-// fixedReply returns the reply to a lookup that wants addresses.
-func fixedReply(q *lookup) ([]byte, error) {
-	m := new(dns.Msg)
-	if err := m.Unpack(q.packet); err != nil {
-		return nil, err
-	}
-	m.Response, m.RecursionAvailable, m.Compress = true, true, true
-	for _, want := range q.want {
-		record, err := dns.NewRR(m.Question[0].Name + " 3600 IN " + want)
-		if err != nil {
-			return nil, err
-		}
-		m.Answer = append(m.Answer, record)
-	}
-	return m.Pack()
-}
 
 // runFixed runs the command "bench fixed": a program of tc at interfaces of pods turns each DNS query into the
 // same reply, but for its ID. It is the lower bound for programs that answer there.

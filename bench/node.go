@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"io"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -62,15 +60,15 @@ type nodeServer struct {
 	api    string // the address of this machine's loopback interface that it reaches at the same address
 }
 
-// nodeFixed returns a contender that gives the one lookup of the workload node one a fixed reply.
-func (b *bench) nodeFixed() (nodeServer, error) {
-	reply, err := fixedReply(b.work["node one"].lookups[0])
+// nodeFixed returns a contender that gives the one lookup of the workload node one its reply of a table.
+func (b *bench) nodeFixed(names table) nodeServer {
 	interfaces := []string{}
 	for i := range nodePods {
 		interfaces = append(interfaces, fmt.Sprintf("pod%d", i))
 	}
+	reply := names[string(b.work["node one"].lookups[0].packet[12:])]
 	argv := []string{b.self, "fixed", "-interfaces", strings.Join(interfaces, ","), "-reply", hex.EncodeToString(reply)}
-	return nodeServer{label: "fixed", target: nodeCluster, argv: argv}, err
+	return nodeServer{label: "fixed", target: nodeCluster, argv: argv}
 }
 
 // nodeCommand returns the command of our server as a node's cache.
@@ -145,10 +143,7 @@ func (b *bench) node(ctx context.Context) error {
 		b.work["full cache"].lookups = append(b.work["full cache"].lookups, outsideLookup(k), deniedLookup(k))
 	}
 
-	fixed, err := b.nodeFixed()
-	if err != nil {
-		return err
-	}
+	fixed := b.nodeFixed(names)
 	var ready []peer
 	for _, n := range append(b.nodeServers(corefile, answers), fixed) {
 		s, network, err := b.startNode(ctx, n, answers, b.work["cached"].lookups[0])
@@ -287,7 +282,7 @@ func (b *bench) startNode(ctx context.Context, n nodeServer, answers string, q *
 type network struct {
 	node  *os.File
 	pods  []*os.File
-	relay net.Listener // nil if the node reaches nothing of this machine
+	relay *relay // nil if the node reaches nothing of this machine
 }
 
 // newNetwork makes a node with pods and the rules of kube-proxy, and with the addresses and
@@ -342,7 +337,7 @@ func (b *bench) newNetwork(addresses, exempt bool) (_ *network, err error) {
 // close removes the namespaces, once their processes have ended.
 func (n *network) close() {
 	if n.relay != nil {
-		n.relay.Close()
+		n.relay.close()
 	}
 	for _, f := range append(n.pods, n.node) {
 		if f != nil {
@@ -354,40 +349,10 @@ func (n *network) close() {
 // reach listens in the node at a loopback address, and passes its TCP connections on to the same address of this
 // machine, until the node is closed.
 func (n *network) reach(address string) error {
-	err := within(n.node, func() (err error) {
-		n.relay, err = net.Listen("tcp4", address)
+	return within(n.node, func() (err error) {
+		n.relay, err = newRelay(address, address)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-
-	go func() {
-		for {
-			conn, err := n.relay.Accept()
-			if err != nil {
-				return // it is closed
-			}
-			go pass(conn, address)
-		}
-	}()
-	return nil
-}
-
-// pass connects a connection of a node to an address of this machine, until either end closes.
-func pass(conn net.Conn, address string) {
-	defer conn.Close()
-	far, err := net.Dial("tcp4", address)
-	if err != nil {
-		return
-	}
-	defer far.Close()
-
-	go func() {
-		defer far.Close()
-		_, _ = io.Copy(far, conn)
-	}()
-	_, _ = io.Copy(conn, far)
 }
 
 // newNamespace makes a network namespace, which lasts until the file is closed.

@@ -97,7 +97,7 @@ func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (se
 			return nil, nil, err
 		}
 	}
-	if between, err = newRelay(addresses[0]); err != nil {
+	if between, err = newRelay("127.0.0.1:0", addresses[0].String()); err != nil {
 		return nil, nil, err
 	}
 	defer func() {
@@ -184,15 +184,16 @@ func (c *changedFolder) changeAll(ctx context.Context, servers []*server) error 
 	return nil
 }
 
-// A relay passes TCP connections on to a server, and counts them and their bytes.
+// A relay passes TCP connections on to an address, and counts them and their bytes.
 type relay struct {
 	addr               netip.AddrPort
 	listener           net.Listener
 	bytes, connections atomic.Int64
 }
 
-func newRelay(to netip.AddrPort) (*relay, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+// newRelay listens at an address.
+func newRelay(at, to string) (*relay, error) {
+	l, err := net.Listen("tcp4", at)
 	if err != nil {
 		return nil, err
 	}
@@ -213,9 +214,9 @@ func newRelay(to netip.AddrPort) (*relay, error) {
 func (r *relay) close() { r.listener.Close() }
 
 // pass passes one connection on until both sides have closed it.
-func (r *relay) pass(c net.Conn, to netip.AddrPort) {
+func (r *relay) pass(c net.Conn, to string) {
 	defer c.Close()
-	s, err := net.Dial("tcp4", to.String())
+	s, err := net.Dial("tcp4", to)
 	if err != nil {
 		return
 	}
