@@ -232,7 +232,7 @@ func (s *Server) install(api *server.GenericAPIServer, group string, stores []*r
 			info.VersionedResourcesStorageMap[k.gv.Version] = resources
 		}
 		resources[k.resource] = stores[i]
-		if k.keepSpec != nil {
+		if k.hasStatus {
 			resources[k.resource+"/status"] = s.types.newStatusStore(k, stores[i])
 		}
 		if k.custom {

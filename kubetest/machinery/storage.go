@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"reflect"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +33,7 @@ func (t *types) newStore(k kind, etcdURL string) (*registry.Store, error) {
 
 	s := strategy{kind: k, ObjectTyper: t.scheme, NameGenerator: names.SimpleNameGenerator}
 	single := k.groupResource()
-	single.Resource = k.singular
+	single.Resource = strings.ToLower(k.name)
 	store := &registry.Store{
 		NewFunc:                   k.new,
 		NewListFunc:               k.newList,
@@ -131,8 +133,8 @@ func (s strategy) AllowUnconditionalUpdate(context.Context) bool { return !s.cus
 
 // PrepareForCreate drops the status and sets derived fields.
 func (s strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
-	if s.keepStatus != nil && !s.statusOnCreate {
-		s.keepStatus(obj, s.new())
+	if s.hasStatus && !s.statusOnCreate {
+		keep(obj, s.new(), "Status")
 	}
 	if s.prepare != nil {
 		s.prepare(obj, nil)
@@ -144,13 +146,19 @@ func (s strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	switch {
 	case s.status:
-		s.keepSpec(obj, old)
-	case s.keepStatus != nil:
-		s.keepStatus(obj, old)
+		keep(obj, old, "Spec")
+	case s.hasStatus:
+		keep(obj, old, "Status")
 	}
 	if s.prepare != nil {
 		s.prepare(obj, old)
 	}
+}
+
+// keep gives a field of an object the value that it has in an old one.
+func keep(obj, old runtime.Object, field string) {
+	value := func(o runtime.Object) reflect.Value { return reflect.ValueOf(o).Elem().FieldByName(field) }
+	value(obj).Set(value(old))
 }
 
 // Validate, ValidateUpdate, WarningsOnCreate, WarningsOnUpdate and Canonicalize do

@@ -98,8 +98,7 @@ func (k kind) groupResource() schema.GroupResource {
 
 // fieldLabel accepts the fields that a selector of this kind may use.
 func (k kind) fieldLabel(label, value string) (string, string, error) {
-	if label == "metadata.name" || label == "metadata.namespace" && !k.clusterScoped ||
-		slices.Contains(k.fieldNames, label) {
+	if _, known, err := k.attrs(k.new()); err == nil && known.Has(label) {
 		return label, value, nil
 	}
 	return "", "", fmt.Errorf("%q is not a known field selector of %s", label, k.resource)
