@@ -14,13 +14,29 @@ import (
 // changes are the documented ways from CoreDNS to Seamark and back. Each begins and ends with
 // CoreDNS.
 func changes() []operation {
-	return []operation{
+	return fromCoreDNS([]operation{
 		{name: "kubectl set image to Seamark, rollout undo to CoreDNS", do: (*conformance).changeImage},
 		{name: "kustomize base beside CoreDNS, CoreDNS scaled to zero, and back", do: (*conformance).changeBase},
-		{name: "kustomize overlay canary, and back", do: (*conformance).changeOverlay},
-		{name: "seamark canary start, three times promote, rollback", do: (*conformance).changeCanary},
-		{name: "seamark canary, each step interrupted and begun again", do: (*conformance).interruptCanary},
+		{name: "kustomize overlay canary, and back",
+			do: func(t *conformance, ctx context.Context) error { return t.follow(ctx, overlayPassage) }},
+		{name: "seamark canary start, three times promote, rollback",
+			do: func(t *conformance, ctx context.Context) error { return t.canaries(ctx, "") }},
+		{name: "seamark canary, each step interrupted and begun again",
+			do: func(t *conformance, ctx context.Context) error { return t.interruptCanaries(ctx, "") }},
+	})
+}
+
+// fromCoreDNS returns operations that return to CoreDNS first.
+func fromCoreDNS(all []operation) []operation {
+	for i, rest := range all {
+		all[i].do = func(t *conformance, ctx context.Context) error {
+			if err := t.control(ctx); err != nil {
+				return err
+			}
+			return rest.do(t, ctx)
+		}
 	}
+	return all
 }
 
 // control returns to CoreDNS.
@@ -37,7 +53,6 @@ var (
 
 func (t *conformance) changeImage(ctx context.Context) error {
 	return steps(
-		func() error { return t.control(ctx) },
 		func() error { return t.follow(ctx, imagePassage) },
 		func() error { return t.rollout(ctx, "kube-system", "coredns") },
 	)
@@ -49,20 +64,10 @@ func (t *conformance) changeBase(ctx context.Context) error {
 	defer t.remove(ctx, "-f", base("deployment.yaml"))
 	defer t.restore(ctx, func(ctx context.Context) error { return t.scale(ctx, "coredns", "2") })
 	return steps(
-		func() error { return t.control(ctx) },
 		func() error { return t.follow(ctx, basePassage) },
 		func() error { return t.rollout(ctx, "kube-system", "coredns") },
 		func() error { return pause(ctx, loadTimeout) },
 		func() error { return t.scale(ctx, "coredns", "2") },
-	)
-}
-
-func (t *conformance) changeOverlay(ctx context.Context) error {
-	return steps(
-		func() error { return t.control(ctx) },
-		func() error {
-			return t.follow(ctx, overlayPassage)
-		},
 	)
 }
 
@@ -84,15 +89,7 @@ func (t *conformance) canarySteps(flags string) (steps []string, err error) {
 	return steps, err
 }
 
-// changeCanary follows the page, without its days of waiting.
-func (t *conformance) changeCanary(ctx context.Context) error {
-	return steps(
-		func() error { return t.control(ctx) },
-		func() error { return t.canaries(ctx, "") },
-	)
-}
-
-// canaries runs the commands of a canary, with further flags.
+// canaries runs the commands of a canary, with further flags and without the page's days of waiting.
 func (t *conformance) canaries(ctx context.Context, flags string) error {
 	all, err := t.canarySteps(flags)
 	for _, step := range all {
@@ -106,13 +103,6 @@ func (t *conformance) canaries(ctx context.Context, flags string) error {
 // canary runs a command of seamark canary.
 func (t *conformance) canary(ctx context.Context, args string) ([]byte, error) {
 	return t.seamark(ctx, append([]string{"canary"}, strings.Fields(args)...)...)
-}
-
-func (t *conformance) interruptCanary(ctx context.Context) error {
-	return steps(
-		func() error { return t.control(ctx) },
-		func() error { return t.interruptCanaries(ctx, "") },
-	)
 }
 
 // interruptCanaries interrupts each step of a canary as ctrl-C does, and continues it with the same

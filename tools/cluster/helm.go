@@ -18,12 +18,12 @@ var helmModule = module{"helm", "helm.sh/helm/v4", "4.3.1", "",
 // helmChanges are the ways of docs/how-to/helm.md, in a cluster that has CoreDNS. Each removes what it
 // has installed.
 func helmChanges() []operation {
-	return []operation{
+	return fromCoreDNS([]operation{
 		{name: "helm install in mode canary, test, upgrade, rollback, uninstall", do: (*conformance).helmCanary},
 		{name: "helm install in mode cluster beside CoreDNS, CoreDNS scaled to zero, and back", do: helmBeside("cluster")},
 		{name: "helm install in mode kube-dns beside CoreDNS, CoreDNS scaled to zero, and back", do: helmBeside("kube-dns")},
 		{name: "helm install in mode node, uninstall", do: (*conformance).helmNode},
-	}
+	})
 }
 
 // helm runs helm in the namespace of the DNS servers.
@@ -74,7 +74,6 @@ var (
 
 func (t *conformance) helmCanary(ctx context.Context) error {
 	return t.uninstall(ctx, "seamark", steps(
-		func() error { return t.control(ctx) },
 		func() error { return t.follow(ctx, helmValues, helmCanaryPassage) },
 		func() error { return t.helm(ctx, "install seamark --set mode=canary") },
 		func() error { return t.helm(ctx, "upgrade seamark --set mode=canary --set replicaCount=3") },
@@ -87,7 +86,6 @@ func (t *conformance) helmCanary(ctx context.Context) error {
 func helmBeside(mode string) func(*conformance, context.Context) error {
 	return func(t *conformance, ctx context.Context) error {
 		err := steps(
-			func() error { return t.control(ctx) },
 			func() error {
 				return t.helm(ctx, "install seamark --set k8sAppLabelOverride=kube-dns --set mode="+mode)
 			},
@@ -101,7 +99,6 @@ func helmBeside(mode string) func(*conformance, context.Context) error {
 
 func (t *conformance) helmNode(ctx context.Context) error {
 	return t.uninstall(ctx, "node-dns", steps(
-		func() error { return t.control(ctx) },
 		func() error { return t.follow(ctx, helmValues, helmNodePassage) },
 		func() error { return pause(ctx, loadTimeout) },
 	))
