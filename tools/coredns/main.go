@@ -136,9 +136,13 @@ func read(versions []string, source func(version string) (features, error)) (his
 		if last-first < 2 || h[versions[first]].equal(h[versions[last]]) {
 			return
 		}
-		// The one in the middle, or the next one that can be read.
+		// The one in the middle, or the next one after it that can be read, or the next one before it.
 		middle := (first + last) / 2
-		for _, i := range append(up(middle, last), down(middle, first)...) {
+		for k := range last - first - 1 {
+			i := middle + k
+			if i >= last {
+				i = last - 1 - k
+			}
 			if _, ok := get(i); ok {
 				split(first, i)
 				split(i, last)
@@ -156,22 +160,6 @@ func read(versions []string, source func(version string) (features, error)) (his
 
 	split(0, last)
 	return h, nil
-}
-
-// up returns the numbers from first on that are below end.
-func up(first, end int) (n []int) {
-	for i := first; i < end; i++ {
-		n = append(n, i)
-	}
-	return n
-}
-
-// down returns the numbers below first that are above end.
-func down(first, end int) (n []int) {
-	for i := first - 1; i > end; i-- {
-		n = append(n, i)
-	}
-	return n
 }
 
 // table returns a line for each time that a feature exists: its name, the first version that
