@@ -11,7 +11,6 @@ package externaldns
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,12 +59,7 @@ func build(program string) error {
 // CRD returns the CustomResourceDefinition of DNSEndpoint, in YAML, from the module. It builds
 // nothing, but the first call needs Go's module proxy.
 func CRD() ([]byte, error) {
-	archive, err := programs.OpenModule(module, Version)
-	if err != nil {
-		return nil, err
-	}
-	defer archive.Close()
-	return fs.ReadFile(archive, moduleDir+crdFile)
+	return programs.ReadModule(module, Version, crdFile)
 }
 
 // Command returns a command that runs the program with the API server of a kubeconfig. Add flags for

@@ -4,7 +4,6 @@ package gatewayapi
 
 import (
 	"fmt"
-	"io/fs"
 
 	"github.com/seamark/seamark/kubetest/programs"
 )
@@ -14,19 +13,14 @@ const Version = "1.7.0"
 
 const (
 	module   = "sigs.k8s.io/gateway-api"
-	crdFiles = module + "@v" + Version + "/config/crd/standard/gateway.networking.k8s.io_%s.yaml" // in its archive
+	crdFiles = "config/crd/standard/gateway.networking.k8s.io_%s.yaml"
 )
 
 // CRDs returns the CustomResourceDefinitions of resources, such as gateways, in YAML, from the module. The
 // first call needs Go's module proxy.
 func CRDs(resources ...string) (definitions [][]byte, err error) {
-	archive, err := programs.OpenModule(module, Version)
-	if err != nil {
-		return nil, err
-	}
-	defer archive.Close()
 	for _, resource := range resources {
-		text, err := fs.ReadFile(archive, fmt.Sprintf(crdFiles, resource))
+		text, err := programs.ReadModule(module, Version, fmt.Sprintf(crdFiles, resource))
 		if err != nil {
 			return nil, err
 		}

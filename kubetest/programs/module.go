@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 )
@@ -19,4 +20,14 @@ func OpenModule(module, version string) (*zip.ReadCloser, error) {
 		return nil, fmt.Errorf("downloading %s: %v %s", module, runErr, info.Error)
 	}
 	return zip.OpenReader(info.Zip)
+}
+
+// ReadModule returns a file of a module from the archive that OpenModule opens.
+func ReadModule(module, version, file string) ([]byte, error) {
+	archive, err := OpenModule(module, version)
+	if err != nil {
+		return nil, err
+	}
+	defer archive.Close()
+	return fs.ReadFile(archive, module+"@v"+version+"/"+file)
 }
