@@ -66,6 +66,7 @@ var modules = map[string][]string{
 	// The names below which everyone may have domains, such as co.uk.
 	"golang.org/x/net/publicsuffix": {"observe/audit"},
 	"golang.org/x/sys":              {"node", "sys", "transport"},
+	"golang.org/x/term":             {"sys/terminal"},
 
 	// Protocols and formats.
 	"github.com/quic-go/quic-go":                    {"directive/forward", "transport/streams"},

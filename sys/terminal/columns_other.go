@@ -1,5 +1,0 @@
-//go:build !linux && !darwin
-
-package terminal
-
-func columns(uintptr) int { return usual }
