@@ -64,7 +64,7 @@ func newPoll(addr string, b *config.Block) *poll {
 		log:  b.Log,
 		duration: b.Metrics.Histogram("coredns_health_request_duration_seconds",
 			"Duration of the server's requests for its own health page.",
-			[]float64{0.00025, 0.0025, 0.025, 0.25, 2.5}),
+			1e-9, []float64{0.00025, 0.0025, 0.025, 0.25, 2.5}),
 		failures: b.Metrics.Counter("coredns_health_request_failures_total",
 			"Requests for the server's own health page that failed."),
 	}
@@ -95,5 +95,5 @@ func (p *poll) measure(ctx context.Context) {
 		p.log.Warn("health: Request for the server's own page took longer than a second",
 			"url", p.url, "duration", took)
 	}
-	p.duration.Observe(took.Seconds())
+	p.duration.Add(uint64(took), 1)
 }

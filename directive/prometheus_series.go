@@ -30,9 +30,9 @@ type series struct {
 	drops               []func() // remove the gauges that end with the plan
 	requests, responses grid
 	do                  *metrics.Counter
-	duration            *metrics.IntHistogram    // in nanoseconds
-	querySize           [2]*metrics.IntHistogram // by dns.Proto
-	replySize           [2]*metrics.IntHistogram
+	duration            *metrics.Histogram    // in nanoseconds
+	querySize           [2]*metrics.Histogram // by dns.Proto
+	replySize           [2]*metrics.Histogram
 }
 
 // newSeries returns the series of c. enabled names the directives of its block.
@@ -43,7 +43,7 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 	s := &series{
 		do: r.Counter("coredns_dns_do_requests_total", "Queries that have the DO bit set.",
 			"server", c.Server, "view", c.View, "zone", c.Zone), // in CoreDNS's order
-		duration: r.IntHistogram("coredns_dns_request_duration_seconds", "Time from receiving a query to its reply.",
+		duration: r.ShardedHistogram("coredns_dns_request_duration_seconds", "Time from receiving a query to its reply.",
 			1e-9, durations(), labels()...),
 	}
 	for _, name := range enabled {
@@ -74,8 +74,8 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 	sizes := []float64{0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16e3, 32e3, 48e3, 64e3}
 	for p := range s.querySize {
 		proto := labels("proto", c.Network(dns.Proto(p)).String())
-		s.querySize[p] = r.IntHistogram("coredns_dns_request_size_bytes", "Size of queries.", 1, sizes, proto...)
-		s.replySize[p] = r.IntHistogram("coredns_dns_response_size_bytes", "Size of replies.", 1, sizes, proto...)
+		s.querySize[p] = r.ShardedHistogram("coredns_dns_request_size_bytes", "Size of queries.", 1, sizes, proto...)
+		s.replySize[p] = r.ShardedHistogram("coredns_dns_response_size_bytes", "Size of replies.", 1, sizes, proto...)
 	}
 	return s
 }

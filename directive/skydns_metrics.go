@@ -32,7 +32,7 @@ const (
 // systemSeries holds the metrics of one system.
 type systemSeries struct {
 	requests       *metrics.Counter
-	duration, size *metrics.IntHistogram
+	duration, size *metrics.Histogram
 	errors         [causes]*metrics.Counter
 }
 
@@ -106,9 +106,9 @@ func (m *SkyDNSMetrics) register(r *metrics.Registry) {
 		s := &m.systems[i]
 		s.requests = r.Counter(name("request_count_total"), "Queries received, by origin of the answer.",
 			"system", system)
-		s.duration = r.IntHistogram(name("request_duration_seconds"), "Time from receiving a query to its reply.", 1e-9,
+		s.duration = r.ShardedHistogram(name("request_duration_seconds"), "Time from receiving a query to its reply.", 1e-9,
 			[]float64{.001, .003, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "system", system)
-		s.size = r.IntHistogram(name("response_size_bytes"), "Size of replies.", 1,
+		s.size = r.ShardedHistogram(name("response_size_bytes"), "Size of replies.", 1,
 			[]float64{0, 512, 1024, 1500, 2048, 4096, 8192, 16384, 32768, 65536}, "system", system)
 		for j, cause := range [causes]string{"nxdomain", "nodata", "truncated", "refused", "overflow", "servfail"} {
 			s.errors[j] = r.Counter(name("error_count_total"), "Replies without an answer, by cause.",

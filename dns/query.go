@@ -200,7 +200,7 @@ func (q *Query) SetState(key StateKey, v any) { q.state[key] = v }
 // the query.
 func (q *Query) SetShard(s *metrics.Shard) { q.shard = s }
 
-// Shard returns the shard to pass to Counter.AddTo and IntHistogram.Observe: the
+// Shard returns the shard to pass to Counter.AddTo and Histogram.Observe: the
 // locked shard of q's reader, or nil if q has left its reader or never had one.
 func (q *Query) Shard() *metrics.Shard {
 	if q.detached {

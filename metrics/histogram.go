@@ -9,55 +9,80 @@ import (
 	"sync/atomic"
 )
 
-// A Histogram counts values by size. Observe is safe for concurrent use and does not
-// allocate.
+// A Histogram counts integers by size: bytes, or nanoseconds that are written as seconds.
 type Histogram struct {
-	bounds []float64 // upper, inclusive, ascending; counts has one more bucket, above the last
-	counts []atomic.Uint64
-	sum    atomic.Uint64 // bits of a float64
+	registry *Registry // nil if it has no cells in shards
+	cell     int
+	bounds   []float64 // upper, inclusive, ascending; one more bucket is above the last
+	limits   []uint64  // bounds in units
+	unit     float64
+	shared   []atomic.Uint64 // the buckets and the sum, of values without a shard
 }
-
-// Observe counts one value.
-func (h *Histogram) Observe(v float64) {
-	i := 0
-	for i < len(h.bounds) && v > h.bounds[i] {
-		i++
-	}
-	h.counts[i].Add(1)
-	for {
-		old := h.sum.Load()
-		if h.sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)) {
-			return
-		}
-	}
-}
-
-// Count returns the number of observed values.
-func (h *Histogram) Count() (n uint64) {
-	for i := range h.counts {
-		n += h.counts[i].Load()
-	}
-	return n
-}
-
-// Sum returns the sum of the observed values.
-func (h *Histogram) Sum() float64 { return math.Float64frombits(h.sum.Load()) }
 
 // Histogram returns the histogram with that name and labels. It creates the
-// histogram at the first call, with these upper bounds, which ascend and must not be
+// histogram at the first call. unit is the value of 1: 1e-9 for nanoseconds if
+// bounds are in seconds. bounds ascend, are whole numbers of units, and must not be
 // changed by the caller.
-func (r *Registry) Histogram(name, help string, bounds []float64, labels ...string) *Histogram {
+func (r *Registry) Histogram(name, help string, unit float64, bounds []float64, labels ...string) *Histogram {
+	return getOrMake(r, name, help, "histogram", labels, func() *Histogram { return newHistogram(unit, bounds) })
+}
+
+// ShardedHistogram is like Histogram for values that are counted in shards.
+func (r *Registry) ShardedHistogram(name, help string, unit float64, bounds []float64, labels ...string) *Histogram {
 	return getOrMake(r, name, help, "histogram", labels, func() *Histogram {
-		return &Histogram{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1)}
+		h := newHistogram(unit, bounds)
+		h.registry, h.cell = r, r.place(len(h.shared))
+		return h
 	})
 }
 
-func (h *Histogram) writeText(w io.Writer, name, labels string, _ totals, bound func(float64) string) {
-	counts := make([]uint64, len(h.counts))
-	for i := range h.counts {
-		counts[i] = h.counts[i].Load()
+func newHistogram(unit float64, bounds []float64) *Histogram {
+	h := &Histogram{bounds: bounds, unit: unit, shared: make([]atomic.Uint64, len(bounds)+2)}
+	for _, b := range bounds {
+		h.limits = append(h.limits, uint64(math.Round(b/unit)))
 	}
-	Distribution{h.bounds, counts, h.Sum()}.writeText(w, name, labels, bound)
+	return h
+}
+
+// Observe counts one value in shard s, whose lock the caller holds. With nil it is
+// like Add. Only the first use of a shard allocates.
+func (h *Histogram) Observe(s *Shard, units uint64) {
+	if !h.registry.owns(s) {
+		h.Add(units, 1)
+		return
+	}
+	sum := h.cell + len(h.limits) + 1
+	s.use(sum)
+	s.cells[h.cell+h.bucket(units)]++
+	s.cells[sum] += units
+}
+
+// Add counts n equal values. It is safe for concurrent use and does not allocate.
+func (h *Histogram) Add(units, n uint64) {
+	h.shared[h.bucket(units)].Add(n)
+	h.shared[len(h.limits)+1].Add(units * n)
+}
+
+func (h *Histogram) bucket(units uint64) int {
+	i := 0
+	for i < len(h.limits) && units > h.limits[i] {
+		i++
+	}
+	return i
+}
+
+func (h *Histogram) writeText(w io.Writer, name, labels string, t totals, bound func(float64) string) {
+	counts := make([]uint64, len(h.shared))
+	for i := range counts {
+		counts[i] = h.shared[i].Load()
+		if h.registry != nil {
+			counts[i] += t.at(h.cell + i)
+		}
+	}
+	sum := len(h.limits) + 1
+	// A product would have an error of rounding: 7 ms as 0.007000000000000001 s.
+	value := float64(counts[sum]) / math.Round(1/h.unit)
+	Distribution{h.bounds, counts[:sum], value}.writeText(w, name, labels, bound)
 }
 
 // writeText writes the lines of a histogram. In the text format each bucket includes

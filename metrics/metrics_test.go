@@ -14,14 +14,14 @@ func TestWriteText(t *testing.T) {
 	r.Counter("c_total", "Counts.\nTwo lines.", "a", `x"\`).Add(3)
 	r.Gauge("g", "Reads.", func() float64 { return 0.5 })
 	r.CounterFunc("f_total", "Grows.", func() float64 { return 7 })
-	h := r.Histogram("h", "Spreads.", []float64{1, 10}, "zone", ".")
-	for _, v := range []float64{0, 1, 2, 11} {
-		h.Observe(v)
+	h := r.Histogram("h", "Spreads.", 1, []float64{1, 10}, "zone", ".")
+	for _, v := range []uint64{0, 1, 2, 11} {
+		h.Add(v, 1)
 	}
-	if r.Histogram("h", "Spreads.", []float64{1, 10}, "zone", ".") != h {
+	if r.Histogram("h", "Spreads.", 1, []float64{1, 10}, "zone", ".") != h {
 		t.Error("Histogram: got another histogram for the same name and labels")
 	}
-	r.Histogram("plain", "Has no labels.", nil).Observe(2)
+	r.Histogram("plain", "Has no labels.", 1e-9, nil).Add(7e6, 1)
 	r.HistogramFunc("read", "Is kept elsewhere.", func() Distribution { return Distribution{[]float64{1}, []uint64{2, 1}, 9} })
 	r.SummaryFunc("sum", "Is kept elsewhere.", func() Quantiles { return Quantiles{[]float64{0, 0.5}, []float64{1, 2}, 9, 3} }, "of", "it")
 	r.Gauge("without", "Has no end.", func() float64 { return math.Inf(1) })
@@ -48,7 +48,7 @@ h_count{zone="."} 4
 # HELP plain Has no labels.
 # TYPE plain histogram
 plain_bucket{le="+Inf"} 1
-plain_sum 2
+plain_sum 0.007
 plain_count 1
 # HELP read Is kept elsewhere.
 # TYPE read histogram
@@ -135,9 +135,9 @@ func TestShardsAndUnsharded(t *testing.T) {
 	var r, other Registry
 	one, two, gone, foreign := r.NewShard(), r.NewShard(), r.NewShard(), other.NewShard()
 	c := r.Counter("c", "")
-	m := r.IntHistogram("m", "", 1e-3, []float64{0.005, 0.01}) // in thousandths
-	if r.IntHistogram("m", "", 1e-3, nil) != m {
-		t.Error("IntHistogram: got another histogram for the same name")
+	m := r.ShardedHistogram("m", "", 1e-3, []float64{0.005, 0.01}) // in thousandths
+	if r.ShardedHistogram("m", "", 1e-3, nil) != m {
+		t.Error("ShardedHistogram: got another histogram for the same name")
 	}
 	for i, s := range []*Shard{one, two, gone, foreign, nil} {
 		if s != nil {
@@ -213,10 +213,17 @@ func TestShardsWhileScraped(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	var r Registry
 	c := r.Counter("c", "")
-	h := r.Histogram("h", "", []float64{1, 2, 3})
-	m := r.IntHistogram("m", "", 1, []float64{1, 2, 3})
+	h := r.Histogram("h", "", 1, []float64{1, 2, 3})
+	m := r.ShardedHistogram("m", "", 1, []float64{1, 2, 3})
 	s := r.NewShard()
-	if n := testing.AllocsPerRun(100, func() { c.Add(1); h.Observe(2); c.AddTo(s, 1); m.Observe(s, 2); m.Observe(nil, 2) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() {
+		c.Add(1)
+		h.Add(2, 1)
+		h.Observe(s, 2)
+		c.AddTo(s, 1)
+		m.Observe(s, 2)
+		m.Observe(nil, 2)
+	}); n != 0 {
 		t.Errorf("counting allocates %v times, want 0", n)
 	}
 }

@@ -11,8 +11,8 @@ func TestWriteOpenMetrics(t *testing.T) {
 	r.Counter("c_total", "Says \"a\\b\".\nTwo lines.", "a", `x"\`).Add(3)
 	r.Counter("errors", "Has a name of old.").Add(1)
 	r.Gauge("g_total", "Reads.", func() float64 { return math.Inf(-1) })
-	r.Histogram("h", "Spreads.", []float64{0.5, 1, 1e6}, "zone", ".").Observe(2)
-	r.IntHistogram("i_bytes", "Sizes.", 1, []float64{100}).Observe(nil, 7)
+	r.Histogram("h", "Spreads.", 0.5, []float64{0.5, 1, 1e6}, "zone", ".").Add(4, 1)
+	r.ShardedHistogram("i_bytes", "Sizes.", 1, []float64{100}).Observe(nil, 7)
 	r.SummaryFunc("s", "Is kept elsewhere.", func() Quantiles { return Quantiles{[]float64{0, 0.5}, []float64{1, 2}, 9, 3} })
 	var b strings.Builder
 	if err := r.WriteOpenMetrics(&b); err != nil {

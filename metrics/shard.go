@@ -1,11 +1,8 @@
 package metrics
 
 import (
-	"io"
-	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 // A Shard is one writer's part of the counters of a Registry: plain numbers, which
@@ -97,67 +94,4 @@ func (c *Counter) AddTo(s *Shard, n uint64) {
 	}
 	s.use(c.cell)
 	s.cells[c.cell] += n
-}
-
-// An IntHistogram is a histogram of integers: of bytes, or of nanoseconds that are
-// written as seconds.
-type IntHistogram struct {
-	registry *Registry
-	cell     int
-	bounds   []float64
-	limits   []uint64 // bounds in units
-	unit     float64
-	shared   []atomic.Uint64 // the buckets and the sum, of values without a shard
-}
-
-// IntHistogram returns the histogram with that name and labels. It creates the
-// histogram at the first call. unit is the value of 1: 1e-9 for nanoseconds if
-// bounds are in seconds. bounds ascend, are whole numbers of units, and must not be
-// changed by the caller.
-func (r *Registry) IntHistogram(name, help string, unit float64, bounds []float64, labels ...string) *IntHistogram {
-	return getOrMake(r, name, help, "histogram", labels, func() *IntHistogram {
-		buckets := len(bounds) + 1
-		m := &IntHistogram{registry: r, cell: r.place(buckets + 1), bounds: bounds, unit: unit}
-		m.shared = make([]atomic.Uint64, buckets+1)
-		for _, b := range bounds {
-			m.limits = append(m.limits, uint64(math.Round(b/unit)))
-		}
-		return m
-	})
-}
-
-// Observe counts one value in shard s, whose lock the caller holds. With nil it is
-// safe for concurrent use. Only the first use of a shard allocates.
-func (m *IntHistogram) Observe(s *Shard, units uint64) {
-	if !m.registry.owns(s) {
-		m.Add(units, 1)
-		return
-	}
-	sum := m.cell + len(m.limits) + 1
-	s.use(sum)
-	s.cells[m.cell+m.bucket(units)]++
-	s.cells[sum] += units
-}
-
-// Add counts n equal values. It is safe for concurrent use.
-func (m *IntHistogram) Add(units, n uint64) {
-	m.shared[m.bucket(units)].Add(n)
-	m.shared[len(m.limits)+1].Add(units * n)
-}
-
-func (m *IntHistogram) bucket(units uint64) int {
-	i := 0
-	for i < len(m.limits) && units > m.limits[i] {
-		i++
-	}
-	return i
-}
-
-func (m *IntHistogram) writeText(w io.Writer, name, labels string, t totals, bound func(float64) string) {
-	counts := make([]uint64, len(m.shared))
-	for i := range counts {
-		counts[i] = m.shared[i].Load() + t.at(m.cell+i)
-	}
-	sum := len(m.limits) + 1
-	Distribution{m.bounds, counts[:sum], float64(counts[sum]) * m.unit}.writeText(w, name, labels, bound)
 }

@@ -21,7 +21,7 @@ func (r *reporter) countWait(req *http.Request, took time.Duration) {
 	}
 	r.metrics.Histogram("coredns_kubernetes_rest_client_rate_limiter_duration_seconds",
 		"Client side rate limiter latency in seconds. Broken down by verb and host.",
-		seconds(), "verb", req.Method, "host", req.URL.Host).Observe(took.Seconds())
+		1e-9, seconds(), "verb", req.Method, "host", req.URL.Host).Add(uint64(took), 1)
 }
 
 // countRequest counts a request when its response begins, or when it fails: resp is nil
@@ -36,7 +36,7 @@ func (r *reporter) countRequest(req *http.Request, resp *http.Response, took tim
 	}
 	r.metrics.Histogram("coredns_kubernetes_rest_client_request_duration_seconds",
 		"Request latency in seconds. Broken down by verb and host.",
-		seconds(), "verb", req.Method, "host", req.URL.Host).Observe(took.Seconds())
+		1e-9, seconds(), "verb", req.Method, "host", req.URL.Host).Add(uint64(took), 1)
 	r.metrics.Counter("coredns_kubernetes_rest_client_requests_total",
 		"Number of HTTP requests, partitioned by status code, method, and host.",
 		"method", req.Method, "code", code, "host", req.URL.Host).Add(1)

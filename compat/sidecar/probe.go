@@ -117,7 +117,7 @@ func newProber(p Probe, r *metrics.Registry, namespace string, log *slog.Logger)
 		Probe: p,
 		log:   log.With("probe", p.Label, "address", p.Server),
 		latency: r.Histogram(name("latency_ms"),
-			"Milliseconds until the reply to the probe "+p.Label+"; failures are not counted.", latencyBuckets()),
+			"Milliseconds until the reply to the probe "+p.Label+"; failures are not counted.", 1e-6, latencyBuckets()),
 		errors: r.Counter(name("errors"), "Failed probes "+p.Label+"."),
 		last:   health{Err: "waiting for first probe"},
 	}
@@ -144,7 +144,7 @@ func (p *prober) probe(ctx context.Context) {
 		p.log.Log(ctx, p.result.level(false, slog.LevelWarn), "Probe failed", "error", err)
 		return
 	}
-	p.latency.Observe(float64(latency) / float64(time.Millisecond))
+	p.latency.Add(uint64(latency), 1)
 	p.set(health{IsOk: true, LatencySeconds: latency.Seconds()})
 	p.log.Log(ctx, p.result.level(true, slog.LevelInfo), "Probe succeeded", "duration", latency)
 }

@@ -97,13 +97,13 @@ func (m *upstreamMetrics) countReply(code wire.RCode, took time.Duration) {
 
 	c.responses.Add(1)
 	for _, h := range c.durations {
-		h.Observe(took.Seconds())
+		h.Add(uint64(took), 1)
 	}
 }
 
 func (m *upstreamMetrics) newRCodeMetrics(rcode string) *rcodeMetrics {
 	histogram := func(metric string, labels ...string) *metrics.Histogram {
-		return m.registry.Histogram(metric, "Time from a query to its reply.", durations(), labels...)
+		return m.registry.Histogram(metric, "Time from a query to its reply.", 1e-9, durations(), labels...)
 	}
 
 	c := &rcodeMetrics{responses: m.registry.Counter("coredns_"+m.proxyName+"_responses_total",

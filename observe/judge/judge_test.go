@@ -338,17 +338,17 @@ func TestUpstreamsAreNamed(t *testing.T) {
 		}
 		b.reg.Counter("seamark_forward_failures_total", "help", "to", "silent:53").Add(50)
 		b.reg.Counter("seamark_forward_failures_total", "help", "to", "good:53").Add(4)
-		for to, took := range map[string]float64{"good:53": 0.01, "slow:53": 6} {
-			h := b.reg.Histogram("coredns_proxy_request_duration_seconds", "help", []float64{0.1, 1, 8},
+		for to, took := range map[string]time.Duration{"good:53": 10 * time.Millisecond, "slow:53": 6 * time.Second} {
+			h := b.reg.Histogram("coredns_proxy_request_duration_seconds", "help", 1e-9, []float64{0.1, 1, 8},
 				"proxy_name", "forward", "to", to, "rcode", "NOERROR")
 			for range 100 {
-				h.Observe(took)
+				h.Add(uint64(took), 1)
 			}
 		}
-		failing := b.reg.Histogram("coredns_proxy_request_duration_seconds", "help", []float64{0.1, 1, 8},
+		failing := b.reg.Histogram("coredns_proxy_request_duration_seconds", "help", 1e-9, []float64{0.1, 1, 8},
 			"proxy_name", "forward", "to", "good:53", "rcode", "SERVFAIL")
 		for range 2 {
-			failing.Observe(0.01)
+			failing.Add(uint64(10*time.Millisecond), 1)
 		}
 		b.wants(
 			"critical SeamarkForwardLatencyHigh the upstream slow:53 is slow: the 99th percentile is 8s",
@@ -474,15 +474,15 @@ func TestLatencyBelowBoundIsNone(t *testing.T) {
 		b.record(50, "a.example.", "NOERROR", 1, 20*time.Second)
 		b.wants()
 
-		h := b.reg.Histogram("coredns_proxy_request_duration_seconds", "help", []float64{1, 4, 16},
+		h := b.reg.Histogram("coredns_proxy_request_duration_seconds", "help", 1, []float64{1, 4, 16},
 			"proxy_name", "forward", "to", "slow:53", "rcode", "NOERROR")
 		for range 1000 {
-			h.Observe(3)
+			h.Add(3, 1)
 		}
 		b.wants()
 		time.Sleep(time.Hour)
 		for range 1000 {
-			h.Observe(10)
+			h.Add(10, 1)
 		}
 		b.wants("critical SeamarkForwardLatencyHigh the upstream slow:53 is slow: the 99th percentile is 16s")
 	})

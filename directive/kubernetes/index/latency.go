@@ -18,7 +18,7 @@ func newLatency(r *metrics.Registry) *latency {
 			bounds = append(bounds, b)
 		}
 		return r.Histogram("coredns_kubernetes_dns_programming_duration_seconds",
-			"Time from a change of endpoints until answers contain it.", bounds, "service_kind", name)
+			"Time from a change of endpoints until answers contain it.", 1e-9, bounds, "service_kind", name)
 	}
 	return &latency{kind("cluster_ip"), kind("headless_with_selector"), kind("headless_without_selector")}
 }
@@ -40,5 +40,5 @@ func (ix *Index) Programmed(service cluster.Key, took time.Duration) {
 	} else if e.Headless {
 		to = ix.latency.unselected
 	}
-	to.Observe(max(0, took).Seconds()) // clocks differ
+	to.Add(uint64(max(0, took)), 1) // clocks differ
 }
