@@ -44,6 +44,14 @@ func newHistogram(unit float64, bounds []float64) *Histogram {
 	return h
 }
 
+// Doubled returns n bounds, each twice the one before.
+func Doubled(first float64, n int) (bounds []float64) {
+	for b := first; len(bounds) < n; b *= 2 {
+		bounds = append(bounds, b)
+	}
+	return bounds
+}
+
 // Observe counts one value in shard s, whose lock the caller holds. With nil it is
 // like Add. Only the first use of a shard allocates.
 func (h *Histogram) Observe(s *Shard, units uint64) {

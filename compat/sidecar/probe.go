@@ -103,21 +103,14 @@ type prober struct {
 	last health
 }
 
-// latencyBuckets returns the upper bounds in milliseconds: 0.25, 0.5, ... 8192.
-func latencyBuckets() (bounds []float64) {
-	for k := range 16 {
-		bounds = append(bounds, math.Ldexp(0.25, k))
-	}
-	return bounds
-}
-
 func newProber(p Probe, r *metrics.Registry, namespace string, log *slog.Logger) *prober {
 	name := func(suffix string) string { return metricName(namespace, "probe", p.Label+"_"+suffix) }
 	return &prober{
 		Probe: p,
 		log:   log.With("probe", p.Label, "address", p.Server),
 		latency: r.Histogram(name("latency_ms"),
-			"Milliseconds until the reply to the probe "+p.Label+"; failures are not counted.", 1e-6, latencyBuckets()),
+			"Milliseconds until the reply to the probe "+p.Label+"; failures are not counted.",
+			1e-6, metrics.Doubled(0.25, 16)), // up to 8192
 		errors: r.Counter(name("errors"), "Failed probes "+p.Label+"."),
 		last:   health{Err: "waiting for first probe"},
 	}

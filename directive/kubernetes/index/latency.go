@@ -13,12 +13,9 @@ type latency struct{ clusterIP, selected, unselected *metrics.Histogram }
 
 func newLatency(r *metrics.Registry) *latency {
 	kind := func(name string) *metrics.Histogram {
-		var bounds []float64 // 1 ms to 524 s, each twice the one before
-		for i, b := 0, 0.001; i < 20; i, b = i+1, b*2 {
-			bounds = append(bounds, b)
-		}
 		return r.Histogram("coredns_kubernetes_dns_programming_duration_seconds",
-			"Time from a change of endpoints until answers contain it.", 1e-9, bounds, "service_kind", name)
+			"Time from a change of endpoints until answers contain it.", 1e-9,
+			metrics.Doubled(0.001, 20), "service_kind", name) // 1 ms to 524 s
 	}
 	return &latency{kind("cluster_ip"), kind("headless_with_selector"), kind("headless_without_selector")}
 }
