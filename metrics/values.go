@@ -45,11 +45,7 @@ func Parse(page string, selects func(family string) bool) iter.Seq2[string, floa
 
 // SeriesName returns the name of a series with labels, NAME VALUE each.
 func SeriesName(family string, labels ...string) string {
-	var list []string
-	for i := 0; i+1 < len(labels); i += 2 {
-		list = append(list, labels[i]+"="+strconv.Quote(labels[i+1]))
-	}
-	return family + "{" + strings.Join(list, ",") + "}"
+	return family + render(labels)
 }
 
 // ParseSeries returns the family and the labels of a series.

@@ -113,15 +113,7 @@ func (m *ZoneMap[V]) LongestOf(name []byte) (v V, length int) {
 // HasLongerZone reports whether a zone contains name and is longer than origin, which contains
 // name too. name is in wire form and may have any letter case.
 func (m *ZoneMap[V]) HasLongerZone(origin Name, name []byte) bool {
-	if len(m.values) == 0 {
-		return false
-	}
-
 	var buf [MaxName]byte
-	for low := AppendLower(buf[:0], name); len(low) > len(origin); low = low[1+low[0]:] {
-		if _, ok := m.values[Name(low)]; ok {
-			return true
-		}
-	}
-	return false
+	_, n := m.LongestOf(AppendLower(buf[:0], name))
+	return n > len(origin)
 }

@@ -343,17 +343,6 @@ func (b *Budget) Release(c Consumer, bytes int64) {
 	b.parts[c].Used -= bytes
 }
 
-// Move changes the consumer of bytes that were reserved. After an error they belong to the
-// first one.
-func (b *Budget) Move(from, to Consumer, bytes int64) error {
-	b.Release(from, bytes)
-	err := b.Reserve(to, bytes)
-	if err != nil {
-		b.Force(from, bytes)
-	}
-	return err
-}
-
 // Force reserves bytes that are in use already, whatever the limits are.
 func (b *Budget) Force(c Consumer, bytes int64) { b.Release(c, -bytes) }
 
