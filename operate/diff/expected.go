@@ -75,7 +75,6 @@ type expected struct {
 	all     zoneList // both
 	kubeDNS bool     // compatible kube-dns
 	port    *seamark.Port
-	metrics *metrics.Registry
 	reading func(time.Duration) // called at intervals while the objects are read; nil for none
 	*problems
 }
@@ -89,12 +88,12 @@ func newExpected(ctx context.Context, o Options) (*expected, error) {
 		return nil, err
 	}
 
-	e := &expected{metrics: new(metrics.Registry), reading: o.Reading, problems: new(problems)}
+	e := &expected{reading: o.Reading, problems: new(problems)}
 	e.kubeDNS = corefile.IndexOf(servers[0].Directives[0].Body, "compatible") >= 0
 	e.started = o.Cluster.Manifests != "" // a file with an error does not prevent the comparison
 	e.plan, err = server.NewPlan(servers, server.Options{
 		Directives: o.Directives, Port: 53,
-		Log: slog.New(problemLog{o.Log.Handler(), e.problems}), Metrics: e.metrics,
+		Log: slog.New(problemLog{o.Log.Handler(), e.problems}), Metrics: new(metrics.Registry),
 		Listen: []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), 53)},
 		Open: func(_ context.Context, addr netip.AddrPort, _ transport.Options) (server.Listener, error) {
 			l := server.Unconnected(addr)
@@ -261,63 +260,21 @@ func locationOptions(o cluster.Options) ([]corefile.Directive, error) {
 	return options, nil
 }
 
-// A resolver passes queries to the expected server, one at a time. It is not safe for
-// concurrent use.
-type resolver struct {
-	*expected
-	shard  *metrics.Shard
-	query  *seamark.Query
-	memory []byte
-	parked chan []byte
-}
-
-func (e *expected) resolver() *resolver {
-	r := &resolver{expected: e, shard: e.metrics.NewShard(), memory: make([]byte, 4096), parked: make(chan []byte, 1)}
-	e.port.AddReader(r.shard)
-	return r
-}
-
-func (r *resolver) close() {
-	r.port.RemoveReader(r.shard)
-	r.metrics.RemoveShard(r.shard)
-}
-
-// Send implements dns.Sender for a parked query.
-func (r *resolver) Send(q *seamark.Query) { r.parked <- slices.Clone(q.Reply()) }
-
 // answer returns the expected answer to a query over TCP, which is not truncated.
-func (r *resolver) answer(packet []byte) (*dns.Msg, error) {
-	reply := r.reply(packet)
+func (e *expected) answer(ctx context.Context, packet []byte) (*dns.Msg, error) {
+	loopback := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 53)
+	x, ok := e.port.Explain(ctx, seamark.Explained{
+		Packet: packet, Client: loopback, Local: loopback, Proto: seamark.TCP,
+	})
+	if !ok {
+		return nil, errors.New("the expected answer: the query was ignored")
+	}
+
 	m := new(dns.Msg)
-	if err := m.Unpack(reply); err != nil {
+	if err := m.Unpack(x.Reply); err != nil {
 		return nil, fmt.Errorf("the expected answer: %w", err)
 	}
 	return m, nil
-}
-
-func (r *resolver) reply(packet []byte) []byte {
-	r.shard.Lock()
-	if r.query == nil {
-		r.query = seamark.NewQuery(r)
-		r.query.SetShard(r.shard)
-	}
-	q := r.query
-	q.Reset(packet, seamark.TCP, time.Now())
-	loopback := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 53)
-	q.Peer, q.Local = loopback, loopback
-	switch r.port.Serve(q, r.memory[:0]) {
-	case seamark.Parked:
-		r.query = nil // the handler owns it
-		r.shard.Unlock()
-		return <-r.parked
-	case seamark.Answered:
-		reply := q.Reply()
-		q.Observe(time.Now())
-		r.shard.Unlock()
-		return reply
-	}
-	r.shard.Unlock()
-	return nil
 }
 
 // isReverse reports whether a name is in a reverse zone.

@@ -129,10 +129,8 @@ func (r *run) compareEach(
 	var running sync.WaitGroup
 	for n := range workers {
 		running.Go(func() {
-			resolver := r.want.resolver()
-			defer resolver.close()
 			for q := range queue {
-				found, err := r.compare(ctx, n, resolver, q)
+				found, err := r.compare(ctx, n, q)
 				if ctx.Err() != nil {
 					continue
 				}
@@ -159,7 +157,7 @@ func (r *run) compareEach(
 }
 
 // compare queries both servers. It returns an error if the comparison has to end.
-func (r *run) compare(ctx context.Context, n int, resolver *resolver, q question) (result, error) {
+func (r *run) compare(ctx context.Context, n int, q question) (result, error) {
 	m := new(dns.Msg).SetQuestion(q.name, q.qtype)
 	m.SetEdns0(1232, false)
 	reply, err := r.client.Exchange(ctx, n, m, r.Transport == "tcp")
@@ -169,7 +167,7 @@ func (r *run) compare(ctx context.Context, n int, resolver *resolver, q question
 	}
 
 	// The objects may change meanwhile: the answer is computed after the reply arrived.
-	expected, wantErr := resolver.answer(packet)
+	expected, wantErr := r.want.answer(ctx, packet)
 	if wantErr != nil {
 		return result{}, fmt.Errorf("%s %s: %w", q.name, dns.Type(q.qtype), wantErr)
 	}
