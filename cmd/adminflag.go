@@ -3,7 +3,6 @@ package cmd
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -15,12 +14,11 @@ import (
 type adminFlag struct{ words []string }
 
 func (f *adminFlag) flag(c *cobra.Command) {
-	c.Flags().Var(f, "admin", "serve the page and the API of the directive admin at `ADDRESS`, such as"+
-		" localhost:8053 or unix:PATH, unless the Corefile has it")
+	c.Flags().Func("admin", "serve the page and the API of the directive admin at `ADDRESS`, such as"+
+		" localhost:8053 or unix:PATH, unless the Corefile has it", f.parse)
 }
 
-// Set implements pflag.Value.
-func (f *adminFlag) Set(text string) error {
+func (f *adminFlag) parse(text string) error {
 	if f.words != nil {
 		return fmt.Errorf("it is given twice")
 	}
@@ -37,11 +35,6 @@ func (f *adminFlag) Set(text string) error {
 	f.words = []string{"unix", path}
 	return err
 }
-
-func (f *adminFlag) String() string { return strings.Join(f.words, ":") }
-
-// Type implements pflag.Value.
-func (*adminFlag) Type() string { return "ADDRESS" }
 
 // directive returns the directive that the flag stands for, nil without the flag.
 func (f *adminFlag) directive() *corefile.Directive {

@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/seamark/seamark/compat/flags"
@@ -29,9 +28,13 @@ latencies and dnsmasq's counters at /metrics. Flags may start with one dash or t
 	}
 
 	f := c.Flags()
-	f.Var((*probes)(&o.Probes), "probe",
+	f.Func("probe",
 		"`LABEL,SERVER[:PORT],NAME[,SECONDS][,TYPE]`: send a query, by default every 5 seconds and of type ANY; may"+
-			" be repeated")
+			" be repeated", func(text string) error {
+			probe, err := sidecar.ParseProbe(text)
+			o.Probes = append(o.Probes, probe) // of no use after an error
+			return err
+		})
 	f.StringVar(&dnsmasqAddr, "dnsmasq-addr", "127.0.0.1", "address of dnsmasq, for its statistics")
 	f.Var(&dnsmasqPort, "dnsmasq-port", "port of dnsmasq")
 	f.Int32Var(&poll, "dnsmasq-poll-interval-ms", 5000, "interval of the queries for statistics, in milliseconds")
@@ -55,25 +58,3 @@ latencies and dnsmasq's counters at /metrics. Flags may start with one dash or t
 	})
 	return c
 }
-
-// probes is the value of --probe.
-type probes []sidecar.Probe
-
-func (p *probes) Set(text string) error {
-	parsed, err := sidecar.ParseProbe(text)
-	if err == nil {
-		*p = append(*p, parsed)
-	}
-	return err
-}
-
-func (p *probes) String() string {
-	var words []string
-	for _, probe := range *p {
-		words = append(words, probe.String())
-	}
-	return strings.Join(words, " ")
-}
-
-// Type implements pflag.Value.
-func (p *probes) Type() string { return "probe" }

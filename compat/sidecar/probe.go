@@ -85,11 +85,6 @@ func ParseProbe(text string) (Probe, error) {
 	return p, nil
 }
 
-// String returns p in the form that ParseProbe parses.
-func (p Probe) String() string {
-	return fmt.Sprintf("%s,%s,%s,%d,%s", p.Label, p.Server, p.Name, p.Interval/time.Second, dns.TypeToString[p.Type])
-}
-
 // A prober runs a Probe. One goroutine calls probe; health is safe for concurrent
 // use.
 type prober struct {
