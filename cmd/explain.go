@@ -15,6 +15,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/local"
+	"github.com/seamark/seamark/operate/servers"
 	"github.com/seamark/seamark/operate/stub"
 	"github.com/spf13/cobra"
 )
@@ -120,15 +121,19 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 
 	ctx, cancel := context.WithTimeout(ctx, e.running.timeout)
 	defer cancel()
-	found, stop, err := p.explainers(ctx, e)
+	found, own, stop, err := p.explainers(ctx, e)
 	if err != nil {
 		return err
 	}
 	defer stop()
+	server := explainer(own)
+	if own == nil {
+		server = found[0]
+	}
 
 	names := []string{q.Name}
 	if e.pod != "" {
-		config, address, err := p.podConfig(ctx, e, found[0].explainer, pod)
+		config, address, err := p.podConfig(ctx, e, server, pod)
 		if err != nil {
 			return failure{err}
 		}
@@ -143,7 +148,7 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 	if len(found) > 1 {
 		return p.explainByAll(ctx, e, found, q, names)
 	}
-	results, err := explainNames(ctx, found[0].explainer, q, names)
+	results, err := explainNames(ctx, server, q, names)
 	if err != nil {
 		return failure{err}
 	}
@@ -184,27 +189,25 @@ func unanswered(results []explain.Result) error {
 	return nil
 }
 
-// explainers returns the servers that e selects, and a function that releases them.
-func (p *program) explainers(ctx context.Context, e explainFlags) (found []namedExplainer, stop func(), err error) {
+// explainers returns the running servers that e selects, or the server of a Corefile in this process,
+// and a function that releases them.
+func (p *program) explainers(
+	ctx context.Context, e explainFlags,
+) (running []*servers.Server, own *local.Server, stop func(), err error) {
 	if e.selectsServers() || e.local.conf == "" && e.local.manifests == "" && !exists(defaultFile) && !e.portSet {
-		running, stop, err := e.running.find(ctx)
-		if err != nil {
-			return nil, nil, withoutCorefile(e, err)
+		if running, stop, err = e.running.find(ctx); err != nil {
+			return nil, nil, nil, withoutCorefile(e, err)
 		}
-		for _, s := range running {
-			found = append(found, namedExplainer{s, s.Label()})
-		}
-		return found, stop, nil
+		return running, nil, stop, nil
 	}
 
 	if e.running.tokenFile != "" {
-		return nil, nil, errors.New("--token-file needs --admin")
+		return nil, nil, nil, errors.New("--token-file needs --admin")
 	}
-	own, err := p.startLocal(ctx, e.local)
-	if err != nil {
-		return nil, nil, failure{err}
+	if own, err = p.startLocal(ctx, e.local); err != nil {
+		return nil, nil, nil, failure{err}
 	}
-	return []namedExplainer{{own, ""}}, own.Stop, nil
+	return nil, own, own.Stop, nil
 }
 
 // selectsServers reports whether the flags select running servers.
@@ -220,11 +223,6 @@ func withoutCorefile(e explainFlags, err error) error {
 			f.error)}
 	}
 	return err
-}
-
-type namedExplainer struct {
-	explainer
-	name string
 }
 
 // An explainer explains queries: a running server, or one in this process.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/observe/explain"
+	"github.com/seamark/seamark/operate/servers"
 )
 
 // A serverExplanation is what one of several servers explains.
@@ -18,15 +19,15 @@ type serverExplanation struct {
 
 // explainByAll shows what several servers answer: once what is equal.
 func (p *program) explainByAll(
-	ctx context.Context, e explainFlags, found []namedExplainer, q explain.Query, names []string,
+	ctx context.Context, e explainFlags, found []*servers.Server, q explain.Query, names []string,
 ) error {
 	all := make([]serverExplanation, len(found))
-	replies := askEach(found, func(s namedExplainer) ([]explain.Result, error) {
+	replies := askAll(found, func(s *servers.Server) ([]explain.Result, error) {
 		return explainNames(ctx, s, q, names)
 	})
 	outcome := error(nil)
 	for i, r := range replies {
-		all[i] = serverExplanation{Server: found[i].name, Results: r.value}
+		all[i] = serverExplanation{Server: r.server.Label(), Results: r.value}
 		if r.err != nil {
 			all[i].Error, outcome = r.err.Error(), different{}
 		} else if unanswered(r.value) != nil {

@@ -240,18 +240,10 @@ type reply[T any] struct {
 
 // askAll calls ask for each server at the same time.
 func askAll[T any](found []*servers.Server, ask func(*servers.Server) (T, error)) []reply[T] {
-	replies := askEach(found, ask)
-	for i, s := range found {
-		replies[i].server = s
-	}
-	return replies
-}
-
-// askEach is askAll for servers of another type.
-func askEach[S, T any](found []S, ask func(S) (T, error)) []reply[T] {
 	replies := make([]reply[T], len(found))
 	var all sync.WaitGroup
 	for i, s := range found {
+		replies[i].server = s
 		all.Go(func() { replies[i].value, replies[i].err = ask(s) })
 	}
 	all.Wait()
