@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/cluster/document"
+	"github.com/seamark/seamark/operate/servers"
 )
 
 // Objects are the objects in manifests that matter for a conversion.
@@ -46,29 +47,13 @@ func (o object) name() string {
 
 // A podSpec has the fields of a pod that this package reads.
 type podSpec struct {
-	Containers []container `json:"containers"`
+	Containers []servers.Container `json:"containers"`
 	Volumes    []struct {
 		Name      string `json:"name"`
 		ConfigMap *struct {
 			Name string `json:"name"`
 		} `json:"configMap"`
 	} `json:"volumes"`
-}
-
-type container struct {
-	Name    string   `json:"name"`
-	Image   string   `json:"image"`
-	Command []string `json:"command"`
-	Args    []string `json:"args"`
-	Env     []struct {
-		Name      string          `json:"name"`
-		Value     string          `json:"value"`
-		ValueFrom json.RawMessage `json:"valueFrom"`
-	} `json:"env"`
-	VolumeMounts []struct {
-		Name      string `json:"name"`
-		MountPath string `json:"mountPath"`
-	} `json:"volumeMounts"`
 }
 
 // Read adds the objects in text: YAML or JSON, one or more documents, also lists. It

@@ -46,8 +46,8 @@ func Command(words []string) (Program, bool) {
 	return Program{Name: name, Args: args}, name != ""
 }
 
-// program returns the program that a container runs.
-func (c container) program() (Program, bool) {
+// programOf returns the program that a container runs.
+func programOf(c servers.Container) (Program, bool) {
 	env, notes := map[string]string{}, []string(nil)
 	for _, e := range c.Env {
 		if len(e.ValueFrom) == 0 {
@@ -69,7 +69,8 @@ func (c container) program() (Program, bool) {
 		return out
 	}
 
-	name, args := servers.Container{Name: c.Name, Image: c.Image, Command: words(c.Command), Args: words(c.Args)}.Program()
+	c.Command, c.Args = words(c.Command), words(c.Args)
+	name, args := c.Program()
 	return Program{Name: name, Container: c.Name, Args: args, Env: env, Notes: notes}, name != ""
 }
 
@@ -109,10 +110,10 @@ func (o *Objects) pod(head object, spec podSpec) {
 	}
 
 	for _, c := range spec.Containers {
-		program, ok := c.program()
+		program, ok := programOf(c)
 		if !ok {
 			note := "is ignored: it runs none of kube-dns's programs"
-			if len(c.Command) > 0 && (servers.Container{Name: c.Name, Image: c.Image}.IsNamed()) {
+			if len(c.Command) > 0 && c.IsNamed() {
 				note = fmt.Sprintf("is ignored: it runs %s, which is unknown; "+
 					"if that starts kube-dns or dnsmasq, write their command line after --", c.Command[0])
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/operate/servers"
 )
 
 func TestParseMetrics(t *testing.T) {
@@ -115,17 +116,17 @@ func TestRuleApply(t *testing.T) {
 
 func TestCorefilePath(t *testing.T) {
 	for _, c := range []struct {
-		container container
+		container servers.Container
 		want      string
 	}{
-		{container{Args: []string{"-conf", "/etc/coredns/Corefile"}}, "/etc/coredns/Corefile"},
-		{container{Args: []string{"-quiet", "--conf=/a"}}, "/a"},
-		{container{Command: []string{"/coredns", "-conf", "/b"}}, "/b"},
-		{container{Args: []string{"conf", "/etc"}}, ""},
-		{container{Args: []string{"-conf"}}, ""},
-		{container{Args: []string{"--config-dir=/kube-dns-config"}}, ""},
+		{servers.Container{Args: []string{"-conf", "/etc/coredns/Corefile"}}, "/etc/coredns/Corefile"},
+		{servers.Container{Args: []string{"-quiet", "--conf=/a"}}, "/a"},
+		{servers.Container{Command: []string{"/coredns", "-conf", "/b"}}, "/b"},
+		{servers.Container{Args: []string{"conf", "/etc"}}, ""},
+		{servers.Container{Args: []string{"-conf"}}, ""},
+		{servers.Container{Args: []string{"--config-dir=/kube-dns-config"}}, ""},
 	} {
-		if got := c.container.corefile(); got != c.want {
+		if got := corefile(c.container); got != c.want {
 			t.Errorf("Corefile of %+v: got %q, want %q", c.container, got, c.want)
 		}
 	}

@@ -12,19 +12,14 @@ import (
 	"github.com/seamark/seamark/operate/servers"
 )
 
-// program returns the program of a kube-dns pod that a container runs, and its arguments; "" for other containers.
-func (c container) program() (name string, args []string) {
-	return servers.Container{Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args}.Program()
-}
-
 // kubeDNS returns the index of the container that runs kube-dns, -1 if the Deployment is of another server.
 func (d *deployment) kubeDNS() int {
 	containers := d.Spec.Template.Spec.Containers
-	if slices.ContainsFunc(containers, func(c container) bool { return c.corefile() != "" }) {
+	if slices.ContainsFunc(containers, func(c servers.Container) bool { return corefile(c) != "" }) {
 		return -1
 	}
-	return slices.IndexFunc(containers, func(c container) bool {
-		name, _ := c.program()
+	return slices.IndexFunc(containers, func(c servers.Container) bool {
+		name, _ := c.Program()
 		return name == servers.KubeDNS
 	})
 }
@@ -33,10 +28,10 @@ func (d *deployment) kubeDNS() int {
 // program's arguments, as deploy/kube-dns/patches do.
 func (c *command) replaceKubeDNS(old *deployment, copies []any) error {
 	for i, from := range old.Spec.Template.Spec.Containers {
-		name, args := from.program()
+		name, args := from.Program()
 		run, ok := copies[i].(object)
 		switch {
-		case name == "" && servers.Container{Name: from.Name, Image: from.Image}.IsNamed():
+		case name == "" && from.IsNamed():
 			return fmt.Errorf("the container %s has a command that is none of kube-dns's programs: %s", from.Name,
 				strings.Join(from.Command, " "))
 		case name == "":
@@ -73,7 +68,7 @@ func (c *command) checkKubeDNS(ctx context.Context, s *state) (problems, warning
 		problems = append(problems, err.Error())
 	}
 	for _, container := range s.old.Spec.Template.Spec.Containers {
-		if name, _ := container.program(); name == servers.Nanny {
+		if name, _ := container.Program(); name == servers.Nanny {
 			warnings = append(warnings, "kube-dns's metrics do not count the names that dnsmasq-nanny forwards: look some up"+
 				" at Seamark's own Service before you promote")
 		}
@@ -123,7 +118,7 @@ func (c *command) convert(ctx context.Context, s *state) error {
 // kubeDNSArguments returns the arguments of kube-dns.
 func (d *deployment) kubeDNSArguments() (args []string) {
 	if i := d.kubeDNS(); i >= 0 {
-		_, args = d.Spec.Template.Spec.Containers[i].program()
+		_, args = d.Spec.Template.Spec.Containers[i].Program()
 	}
 	return args
 }

@@ -84,7 +84,7 @@ func (c *command) replaceCoreDNS(old *deployment, copies []any) error {
 	}
 
 	run["image"] = c.Image
-	run["args"] = withAdmin(old.Spec.Template.Spec.Containers[server].arguments())
+	run["args"] = withAdmin(old.Spec.Template.Spec.Containers[server].Arguments())
 	delete(run, "command") // a path in the old image
 	allowPort(run)
 	return nil
@@ -188,20 +188,12 @@ func allowPort(container object) {
 // server returns the index of the container that runs CoreDNS.
 func (d *deployment) server() (int, error) {
 	for i, c := range d.Spec.Template.Spec.Containers {
-		if c.corefile() != "" {
+		if corefile(c) != "" {
 			return i, nil
 		}
 	}
 	return 0, fmt.Errorf("no container of the Deployment %s has the argument -conf of CoreDNS or runs kube-dns",
 		d.Metadata.Name)
-}
-
-// arguments returns the arguments of the container's program.
-func (c container) arguments() []string {
-	if len(c.Command) > 1 {
-		return slices.Concat(c.Command[1:], c.Args)
-	}
-	return c.Args
 }
 
 // withAdmin returns arguments with the flag by which the commands that look into servers reach a pod.
@@ -217,12 +209,10 @@ func withAdmin(args []string) []string {
 }
 
 // corefile returns the path of the Corefile, "" if the container is not CoreDNS.
-func (c container) corefile() string {
-	return servers.Flag(c.arguments(), "conf")
-}
+func corefile(c servers.Container) string { return servers.Flag(c.Arguments(), "conf") }
 
 // configMaps returns the ConfigMaps that a container mounts, with their directories.
-func (d *deployment) configMaps(c container) (mounted []mountedMap) {
+func (d *deployment) configMaps(c servers.Container) (mounted []mountedMap) {
 	for _, m := range c.VolumeMounts {
 		for _, v := range d.Spec.Template.Spec.Volumes {
 			if v.Name != m.Name {

@@ -137,13 +137,13 @@ func (c *command) checkCorefile(ctx context.Context, s *state) (problems, warnin
 		}
 		maps.Copy(files, m.files(config.Data))
 	}
-	if _, ok := files[server.corefile()]; !ok {
+	if _, ok := files[corefile(server)]; !ok {
 		return []string{fmt.Sprintf("the Corefile %s of the container %s is not in a ConfigMap that it mounts",
-			server.corefile(), server.Name)}, nil
+			corefile(server), server.Name)}, nil
 	}
 
-	s.corefile = files[server.corefile()]
-	errs, warns := c.Check(server.corefile(), files)
+	s.corefile = files[corefile(server)]
+	errs, warns := c.Check(corefile(server), files)
 	for _, err := range errs {
 		problems = append(problems, "the Corefile: "+err.Error())
 	}
@@ -191,7 +191,7 @@ func (s *state) podWarnings(service string) (warnings []string) {
 	if s.old.kubeDNS() >= 0 {
 		others = 0
 		for _, c := range spec.Containers {
-			if name, _ := c.program(); name == "" {
+			if name, _ := c.Program(); name == "" {
 				others++
 			}
 		}
@@ -267,7 +267,7 @@ func (c *command) scalers(ctx context.Context, s *state) (problems []string) {
 	}
 	for _, d := range list.Items {
 		for _, container := range d.Spec.Template.Spec.Containers {
-			line := strings.ToLower(strings.Join(container.arguments(), " ")) + " "
+			line := strings.ToLower(strings.Join(container.Arguments(), " ")) + " "
 			if d.Spec.Replicas > 0 && strings.Contains(line, "--target=deployment/"+old+" ") {
 				problems = append(problems, fmt.Sprintf("the autoscaler %s would scale %s up again: %s",
 					d.Metadata.Name, old, c.kubectl("scale deployment %s --replicas=0", d.Metadata.Name)))

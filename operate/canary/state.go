@@ -11,6 +11,7 @@ import (
 
 	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/operate/servers"
 )
 
 // appKey is the label by which the Deployments of this package select their pods. The old
@@ -119,7 +120,7 @@ func (l labelSelector) has(key string) bool {
 type podSpec struct {
 	ServiceAccountName string
 	HostNetwork        bool
-	Containers         []container
+	Containers         []servers.Container
 	Volumes            []struct {
 		Name      string
 		ConfigMap *configMapVolume
@@ -138,21 +139,6 @@ type configMapVolume struct {
 	Name     string
 	Optional bool
 	Items    []struct{ Key, Path string }
-}
-
-type container struct {
-	Name, Image string
-	Args        []string
-	Command     []string
-	Env         []struct {
-		Name, Value string
-		ValueFrom   json.RawMessage
-	}
-	Ports []struct {
-		Name, Protocol string
-		ContainerPort  int
-	}
-	VolumeMounts []struct{ Name, MountPath, SubPath string }
 }
 
 type pod struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/operate/servers"
 )
 
 // Levels of a finding.
@@ -120,10 +121,7 @@ type (
 				Nameservers, Searches []string
 				Options               []struct{ Name, Value string }
 			}
-			Containers []struct {
-				Name, Image   string
-				Command, Args []string
-			}
+			Containers []servers.Container
 		}
 		Status struct {
 			Conditions api.Conditions

@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"encoding/json"
 	"path"
 	"slices"
 	"strings"
@@ -15,10 +16,35 @@ const (
 	Sidecar = "sidecar"
 )
 
-// A Container has the fields of a pod's container that say what it runs.
+// A Container has the fields of a pod's container that say what it runs, and with which files and ports.
 type Container struct {
-	Name, Image   string
-	Command, Args []string
+	Name    string   `json:"name"`
+	Image   string   `json:"image"`
+	Command []string `json:"command"`
+	Args    []string `json:"args"`
+	Env     []struct {
+		Name      string          `json:"name"`
+		Value     string          `json:"value"`
+		ValueFrom json.RawMessage `json:"valueFrom"`
+	} `json:"env"`
+	Ports []struct {
+		Name          string `json:"name"`
+		Protocol      string `json:"protocol"`
+		ContainerPort int    `json:"containerPort"`
+	} `json:"ports"`
+	VolumeMounts []struct {
+		Name      string `json:"name"`
+		MountPath string `json:"mountPath"`
+		SubPath   string `json:"subPath"`
+	} `json:"volumeMounts"`
+}
+
+// Arguments returns the arguments of the container's program.
+func (c Container) Arguments() []string {
+	if len(c.Command) > 1 {
+		return slices.Concat(c.Command[1:], c.Args)
+	}
+	return c.Args
 }
 
 // Program returns the program of a kube-dns pod that the container runs, and the program's arguments; "" if it runs
