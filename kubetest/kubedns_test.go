@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A kubeDNS is a running kubedns.Object and the configurations that it has
+// A kubeDNS is a running kubedns.Source and the configurations that it has
 // delivered.
 type kubeDNS struct {
 	*testing.T
@@ -115,7 +115,7 @@ func TestKubeDNSConfigMap(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		kubedns.Object{Options: o, Log: slog.New(slog.NewTextHandler(k, nil)), Metrics: &k.metrics}.Run(ctx, func(c kubednsconfig.Config) {
+		kubedns.Source{Object: o}.Run(ctx, slog.New(slog.NewTextHandler(k, nil)), &k.metrics, nil, func(c kubednsconfig.Config) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			k.configs = append(k.configs, fmt.Sprint(c))

@@ -39,11 +39,11 @@ func (s Snapshot) Corefile(ctx context.Context, tasks *sync.WaitGroup, text stri
 		return err
 	}
 
-	d := kubedns.Directory{Path: s.Dir, Period: s.Period, Log: s.Log, Metrics: s.Metrics, Check: check}
+	source := kubedns.Source{Dir: s.Dir, Period: s.Period}
 	first := make(chan kubednsconfig.Config, 1)
 	seen := false
 	tasks.Go(func() {
-		d.Run(ctx, func(c kubednsconfig.Config) {
+		source.Run(ctx, s.Log, s.Metrics, check, func(c kubednsconfig.Config) {
 			if seen {
 				s.Log.Warn("The ConfigMap has changed; -restartDnsmasq=false keeps the old configuration",
 					"directory", s.Dir)

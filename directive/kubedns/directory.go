@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,27 +13,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
-	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/watch"
 )
-
-// A Directory is a mounted ConfigMap, or a directory of the same form: each file is
-// a key, its content the value. Hidden files and subdirectories are ignored. All
-// files must be UTF-8, as in kube-dns. An empty or missing directory is the default
-// Config.
-type Directory struct {
-	Path    string
-	Period  time.Duration // poll interval, for file systems without events; 0: 10 s
-	Log     *slog.Logger
-	Metrics *metrics.Registry
-	// Check, unless nil, returns an error if the server cannot use a Config. Run
-	// then refuses the Config as if it were invalid.
-	Check func(kubednsconfig.Config) error
-
-	begun    func(*state) // as in Object
-	noEvents bool         // poll only; for tests
-}
 
 const (
 	defaultPeriod = 10 * time.Second
@@ -46,35 +27,25 @@ const (
 	maxFile = 4 << 20
 )
 
-// Run calls apply with the first state at once, and then with each valid state that
-// differs from the last one, until ctx ends. If the first state is invalid it
-// applies the default. Calls do not overlap; Run notices a change during a call
-// after it.
-func (d Directory) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
-	s, unregister := newState(d.Path, d.Log, d.Metrics, apply)
-	s.check = d.Check
-	defer unregister()
-	if d.begun != nil {
-		d.begun(s)
-	}
-
-	o := watch.Options{Poll: cmp.Or(d.Period, defaultPeriod), Log: s.log, NoEvents: d.noEvents}
-	w := watch.New([]string{d.Path}, o)
+// runDirectory updates to with the files of a directory.
+func (s Source) runDirectory(ctx context.Context, to *state) {
+	o := watch.Options{Poll: cmp.Or(s.Period, defaultPeriod), Log: to.log, NoEvents: s.noEvents}
+	w := watch.New([]string{s.Dir}, o)
 	defer w.Close()
 	for ok := true; ok; ok = w.Wait(ctx) {
-		d.load(ctx, w, s)
+		s.load(ctx, w, to)
 	}
 }
 
-// load reads the files and updates s. It reads again if files changed or were missing
+// load reads the files and updates to. It reads again if files changed or were missing
 // meanwhile: the links of a mounted ConfigMap are replaced in several steps.
-func (d Directory) load(ctx context.Context, w *watch.Watcher, s *state) {
+func (s Source) load(ctx context.Context, w *watch.Watcher, to *state) {
 	for attempt := 1; ; attempt++ {
-		w.Follow(Files(d.Path)...)
-		data, err := ReadDirectory(d.Path)
+		w.Follow(Files(s.Dir)...)
+		data, err := ReadDirectory(s.Dir)
 		consistent := !w.Changed() && !errors.Is(err, fs.ErrNotExist)
 		if consistent || attempt == maxAttempts {
-			s.update(data, err)
+			to.update(data, err)
 			return
 		}
 		if !clock.Sleep(ctx, retryDelay) {

@@ -280,9 +280,9 @@ func directoryDangling(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Symlink("..data/stubDomains", filepath.Join(dir, stubDomains)))
 	w := &watcher{T: t}
-	s, unregister := newState(dir, w.logger(), new(metrics.Registry), w.apply)
+	s, unregister := newState(dir, w.logger(), new(metrics.Registry), nil, w.apply)
 	defer unregister()
-	d := Directory{Path: dir}
+	d := Source{Dir: dir}
 	files := watch.New([]string{dir}, watch.Options{Poll: time.Hour, NoEvents: true})
 	defer files.Close()
 	later := time.AfterFunc(retryDelay, func() {

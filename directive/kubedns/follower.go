@@ -1,7 +1,6 @@
 package kubedns
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha512"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/corefile"
@@ -34,13 +32,13 @@ type Follower struct {
 
 	changed follow.Signal
 	mu      sync.Mutex
-	watched map[source]*watched
+	watched map[Source]*watched
 	sum     corefile.Sum // of the last Corefile that Read has read
 }
 
 // NewFollower returns a Follower for the Corefile that base reads.
 func NewFollower(base func() corefile.Reading, log *slog.Logger, reg *metrics.Registry) *Follower {
-	return &Follower{Base: base, Log: log, Metrics: reg, changed: follow.NewSignal(), watched: map[source]*watched{}}
+	return &Follower{Base: base, Log: log, Metrics: reg, changed: follow.NewSignal(), watched: map[Source]*watched{}}
 }
 
 // Changed receives a value after a change of a ConfigMap. The caller then calls Read.
@@ -55,16 +53,16 @@ func (f *Follower) Read() corefile.Reading {
 	f.sum = r.Sum
 	f.mu.Unlock()
 
-	used := map[source]bool{}
+	used := map[Source]bool{}
 	r = expandAll(r, func(u use) kubednsconfig.Config {
-		used[u.source] = true
-		w := f.follow(u.source)
-		if s := w.state.Load(); changed && s != nil && f.Check != nil && r.Err == nil {
-			s.recheck(func(c kubednsconfig.Config) error { return f.check(f.Base(), u.source, c) })
+		used[u.Source] = true
+		w := f.follow(u.Source)
+		if changed && f.Check != nil && r.Err == nil {
+			w.state.recheck(func(c kubednsconfig.Config) error { return f.check(f.Base(), u.Source, c) })
 		}
 		return w.First(firstTimeout, func() {
 			f.Log.Warn("kube-dns's ConfigMap is not available yet, using the defaults",
-				"configmap", cmp.Or(u.dir, u.object.ConfigMap), "duration", firstTimeout)
+				"configmap", u.name(), "duration", firstTimeout)
 		})
 	})
 	invalid := slices.ContainsFunc(r.Servers, func(s corefile.Server) bool {
@@ -72,15 +70,15 @@ func (f *Follower) Read() corefile.Reading {
 		return at >= 0 && !ok
 	})
 	if r.Err == nil && !invalid { // else the server keeps the old Corefile with its ConfigMaps
-		f.stop(func(s source) bool { return !used[s] })
+		f.stop(func(s Source) bool { return !used[s] })
 	}
 	return r
 }
 
 // Stop ends all watches.
-func (f *Follower) Stop() { f.stop(func(source) bool { return true }) }
+func (f *Follower) Stop() { f.stop(func(Source) bool { return true }) }
 
-func (f *Follower) follow(s source) *watched {
+func (f *Follower) follow(s Source) *watched {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if w := f.watched[s]; w != nil {
@@ -93,15 +91,19 @@ func (f *Follower) follow(s source) *watched {
 		w.Set(c)
 		f.changed.Send()
 	}
-	begun := func(s *state) { w.state.Store(s) }
-	w.Task = follow.Go(func(ctx context.Context) { s.run(ctx, f.Log, f.Metrics, begun, check, apply) })
+	to, unregister := newState(s.name(), f.Log, f.Metrics, check, apply)
+	w.state = to
+	w.Task = follow.Go(func(ctx context.Context) {
+		defer unregister()
+		s.run(ctx, to, f.Log, f.Metrics)
+	})
 	f.watched[s] = w
 	return w
 }
 
 // try returns an error if c makes the Corefile unservable. If the Corefile is
 // unservable anyway, it returns nil.
-func (f *Follower) try(s source, c kubednsconfig.Config) error {
+func (f *Follower) try(s Source, c kubednsconfig.Config) error {
 	r := f.Base()
 	if f.Check == nil || r.Err != nil {
 		return nil
@@ -115,20 +117,20 @@ func (f *Follower) try(s source, c kubednsconfig.Config) error {
 }
 
 // check returns an error if the server cannot serve the Corefile with c.
-func (f *Follower) check(r corefile.Reading, s source, c kubednsconfig.Config) error {
+func (f *Follower) check(r corefile.Reading, s Source, c kubednsconfig.Config) error {
 	if r.Err != nil {
 		return r.Err
 	}
 	return f.Check(expandAll(r, func(u use) kubednsconfig.Config {
-		if u.source == s {
+		if u.Source == s {
 			return c
 		}
-		return f.current(u.source)
+		return f.current(u.Source)
 	}).Servers)
 }
 
 // current returns the Config of a source; the default if it is unknown.
-func (f *Follower) current(s source) kubednsconfig.Config {
+func (f *Follower) current(s Source) kubednsconfig.Config {
 	f.mu.Lock()
 	w := f.watched[s]
 	f.mu.Unlock()
@@ -139,7 +141,7 @@ func (f *Follower) current(s source) kubednsconfig.Config {
 }
 
 // stop stops the watches of the sources for which match returns true.
-func (f *Follower) stop(match func(source) bool) {
+func (f *Follower) stop(match func(Source) bool) {
 	var ended []*watched
 	f.mu.Lock()
 	for s, w := range f.watched {
@@ -155,23 +157,11 @@ func (f *Follower) stop(match func(source) bool) {
 	}
 }
 
-// run follows the source until ctx ends.
-func (s source) run(
-	ctx context.Context, log *slog.Logger, reg *metrics.Registry, begun func(*state),
-	check func(kubednsconfig.Config) error, apply func(kubednsconfig.Config),
-) {
-	if s.dir != "" {
-		Directory{Path: s.dir, Period: s.period, Log: log, Metrics: reg, Check: check, begun: begun}.Run(ctx, apply)
-		return
-	}
-	Object{Options: s.object, Log: log, Metrics: reg, Check: check, begun: begun}.Run(ctx, apply)
-}
-
 // A watched is the current Config of a source, and the task that follows the source.
 type watched struct {
 	*follow.Value[kubednsconfig.Config]
 	*follow.Task
-	state atomic.Pointer[state] // nil until the task has begun
+	state *state
 }
 
 // expandAll expands every kubedns_config of r and adds the Configs to its Sum.
@@ -204,13 +194,13 @@ func expandAll(r corefile.Reading, config func(use) kubednsconfig.Config) corefi
 // reads ConfigMaps in directories; one in a cluster counts as the default.
 func ExpandOnce(r corefile.Reading) corefile.Reading {
 	return expandAll(r, func(u use) kubednsconfig.Config {
-		if u.dir == "" {
+		if u.Dir == "" {
 			return kubednsconfig.Config{}
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		var found kubednsconfig.Config
-		u.source.run(ctx, slog.New(slog.DiscardHandler), new(metrics.Registry), nil, nil, func(c kubednsconfig.Config) {
+		u.Run(ctx, slog.New(slog.DiscardHandler), new(metrics.Registry), nil, func(c kubednsconfig.Config) {
 			found = c
 			cancel()
 		})

@@ -80,16 +80,16 @@ func startSource(t *testing.T, name string, run func(*watcher, context.Context))
 	return w
 }
 
-// startDirectory runs a Directory that relies on events, or, with noEvents, on frequent
+// startDirectory runs a Source that relies on events, or, with noEvents, on frequent
 // polls.
 func startDirectory(t *testing.T, path string, noEvents bool) *watcher {
 	t.Helper()
 	return startSource(t, path, func(w *watcher, ctx context.Context) {
-		d := Directory{Path: path, Period: time.Hour, Log: w.logger(), Metrics: w.metrics, noEvents: noEvents}
+		s := Source{Dir: path, Period: time.Hour, noEvents: noEvents}
 		if noEvents {
-			d.Period = 10 * time.Millisecond
+			s.Period = 10 * time.Millisecond
 		}
-		d.Run(ctx, w.apply)
+		s.Run(ctx, w.logger(), w.metrics, nil, w.apply)
 	})
 }
 

@@ -1,9 +1,8 @@
 // Package kubedns implements the directive kubedns_config. It follows kube-dns's
-// ConfigMap, in a mounted directory (Directory) or through the API server (Object),
-// and expands the directive into forward, federation and related directives. A
-// Follower reads a Corefile with all its ConfigMaps expanded; the server plans the
-// result like any other Corefile. The package answers no queries and opens no
-// sockets.
+// ConfigMap (Source) and expands the directive into forward, federation and related
+// directives. A Follower reads a Corefile with all its ConfigMaps expanded; the
+// server plans the result like any other Corefile. The package answers no queries
+// and opens no sockets.
 package kubedns
 
 import (
@@ -23,18 +22,11 @@ import (
 // A use applies kube-dns's ConfigMap, and every change of it: the kubedns_config directive.
 // Its reference page is docs/reference/directives/kubedns_config.md.
 type use struct {
-	source
+	Source
 	defaults []corefile.Token
 	resolver []corefile.Token
 	joined   bool                 // add upstreams to the block's forward
 	options  []corefile.Directive // for each forward
-}
-
-// A source is the location of a ConfigMap.
-type source struct {
-	dir    string // absolute or relative to the working directory; "" means object
-	period time.Duration
-	object cluster.Options
 }
 
 // none is the argument of default for no upstreams.
@@ -54,7 +46,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err := errors.Join(config.Once(uses), err); err != nil {
 		return err
 	}
-	if err := u.object.CheckFiles(); err != nil { // the server waits for them
+	if err := u.Object.CheckFiles(); err != nil { // the server waits for them
 		b.Warn(uses[0].Each(err))
 	}
 	return nil
@@ -85,11 +77,11 @@ func parseUse(d corefile.Directive, root string) (u use, err error) {
 		}},
 		{
 			Usage: "period DURATION", Default: "10s",
-			Set: corefile.Duration(&u.period, 10*time.Millisecond, 24*time.Hour),
+			Set: corefile.Duration(&u.Period, 10*time.Millisecond, 24*time.Hour),
 		},
-		{Usage: "endpoint URL", Set: corefile.String(&u.object.Endpoint)},
+		{Usage: "endpoint URL", Set: corefile.String(&u.Object.Endpoint)},
 	}
-	options = append(options, sources.LocationOptions(&u.object, path)...)
+	options = append(options, sources.LocationOptions(&u.Object, path)...)
 
 	for _, name := range forwardOptions {
 		set := func(o corefile.Directive) error {
@@ -101,14 +93,14 @@ func parseUse(d corefile.Directive, root string) (u use, err error) {
 	errs = append(errs, d.Options(options...))
 
 	if name := d.Args[0].Text; strings.HasPrefix(name, "/") || strings.HasPrefix(name, ".") {
-		if u.object != (cluster.Options{}) {
+		if u.Object != (cluster.Options{}) {
 			errs = append(errs, d.Errorf("endpoint, tls, kubeconfig and manifests are for a ConfigMap in a cluster, "+
 				"and %s is a directory: remove them", name))
 		}
-		u.object, u.dir = cluster.Options{}, path(name)
+		u.Object, u.Dir = cluster.Options{}, path(name)
 	} else {
-		u.object.ConfigMap = name
-		errs = append(errs, d.Each(u.object.Check()))
+		u.Object.ConfigMap = name
+		errs = append(errs, d.Each(u.Object.Check()))
 	}
 	return u, errors.Join(errs...)
 }

@@ -35,14 +35,15 @@ type state struct {
 
 // newState registers the metrics of a source; unregister removes the gauge.
 func newState(
-	source string, log *slog.Logger, reg *metrics.Registry, apply func(kubednsconfig.Config),
+	source string, log *slog.Logger, reg *metrics.Registry,
+	check func(kubednsconfig.Config) error, apply func(kubednsconfig.Config),
 ) (s *state, unregister func()) {
 	const help = "Changes of the ConfigMap kube-dns, including the first state, by result."
 	counter := func(result string) *metrics.Counter {
 		return reg.Counter("seamark_kubedns_config_updates_total", help, "source", source, "result", result)
 	}
 	s = &state{
-		log: log.With("configmap", source), apply: apply,
+		log: log.With("configmap", source), check: check, apply: apply,
 		applied: counter("applied"), invalid: counter("invalid"),
 	}
 	s.valid.Store(true)

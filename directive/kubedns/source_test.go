@@ -18,7 +18,7 @@ type folder struct {
 	path string
 }
 
-// put writes a ConfigMap of that name, and others that the Object must ignore.
+// put writes a ConfigMap of that name, and others that the Source must ignore.
 func (f folder) put(name, key, value string) {
 	f.Helper()
 	const form = "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: %s, name: %s}, data: {%s: %q}}\n"
@@ -36,7 +36,7 @@ func TestObject(t *testing.T) {
 	o := cluster.Options{Manifests: filepath.Dir(f.path), ConfigMap: "kube-system/kube-dns"}
 	must(t, o.Check())
 	w := startSource(t, o.ConfigMap, func(w *watcher, ctx context.Context) {
-		Object{Options: o, Log: w.logger(), Metrics: w.metrics}.Run(ctx, w.apply)
+		Source{Object: o}.Run(ctx, w.logger(), w.metrics, nil, w.apply)
 	})
 	want := []string{"upstreams=[10.0.0.1:53]"}
 	w.becomes(want...)
@@ -66,7 +66,7 @@ func TestObject(t *testing.T) {
 func TestObjectMissing(t *testing.T) {
 	o := cluster.Options{Manifests: t.TempDir(), ConfigMap: "kube-system/kube-dns"}
 	w := startSource(t, o.ConfigMap, func(w *watcher, ctx context.Context) {
-		Object{Options: o, Log: w.logger(), Metrics: w.metrics}.Run(ctx, w.apply)
+		Source{Object: o}.Run(ctx, w.logger(), w.metrics, nil, w.apply)
 	})
 	w.becomes("")
 	w.counts(1, 0, true)
