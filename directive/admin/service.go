@@ -416,7 +416,8 @@ func (s *service) kernel(repeated, queries float64, covered time.Duration) *traf
 	for _, a := range s.blocks {
 		possible = possible || a.block.Generations != nil
 		for _, directive := range a.block.Unrepeated {
-			k.Prevented = append(k.Prevented, traffic.Prevention{Zones: wire.JoinNames(a.block.Zones, " "), Directive: directive})
+			zones := wire.JoinNames(a.block.Zones, " ")
+			k.Prevented = append(k.Prevented, traffic.Prevention{Zones: zones, Directive: directive})
 		}
 	}
 	if !possible {

@@ -58,7 +58,7 @@ func setupWith(
 	})
 	b.OnStart(func(s *config.Start) (err error) {
 		for _, f := range forwards {
-			f.set, err = config.Keep(s, upstreamSetKey(f.options.key()), func() (*upstreamSet, error) {
+			f.set, err = config.Keep(s, f.options.key(), func() (*upstreamSet, error) {
 				set := newUpstreamSet(s.Context, f.options, b.Dial, b.Log, b.Metrics)
 				set.memory = b.Memory
 				set.reportTo(b.Health())
@@ -94,9 +94,6 @@ func newForward() *Forward {
 	f.excluded.Store(new([]string))
 	return f
 }
-
-// An upstreamSetKey identifies a set of upstreams across reloads.
-type upstreamSetKey string
 
 // key returns a string that is equal for equal options.
 func (o upstreamOptions) key() string {

@@ -62,6 +62,7 @@ func TestObjectsLimitsLargeRecords(t *testing.T) {
 		"one":       configMap("a/one", 1, "zone", "x.a.example.test. TXT "+long),
 		"repeated":  configMap("a/one", 1, "zone", strings.Repeat("x.a.example.test. TXT "+long[:2010]+"\n", 20)),
 		"generated": configMap("a/one", 1, "zone", "$GENERATE 1-90 h$.a.example.test. TXT "+long[:804]),
+		"nothing":   configMap("a/one", 1, "zone", strings.Repeat("$GENERATE 0-65535 \\a\n", 50000)),
 		"errors":    endpoint("a/one", 1, rrs("x.a.example.test", "A", strings.Split(strings.Repeat("x ", 200), " ")...)),
 	} {
 		read := readObject(object, r.rules, 60, 100)

@@ -99,10 +99,14 @@ func (c *content) readKey(key, text string) {
 		c.readHosts(key, text)
 	case "zone":
 		// The parser overlooks some errors of a last line without an end.
-		err := zonefile.ReadText(key, text+"\n", wire.Root, c.ttl, func(r zonefile.Record) error {
+		err := zonefile.ReadText(key, text+"\n", wire.Root, c.ttl, c.most, func(r zonefile.Record) error {
 			return c.add(place{key, r.Line}, r.Owner, r)
 		})
-		if err != nil && !errors.Is(err, errFull) {
+		switch {
+		case err == nil || errors.Is(err, errFull):
+		case errors.Is(err, zonefile.ErrTooMany):
+			c.Used = max(c.Used, c.most+1)
+		default:
 			at, _ := errors.AsType[*zonefile.Error](err)
 			c.fail(place{key, at.Line}, at.Err)
 		}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,19 +125,6 @@ func (c *zoneCopy) run(ctx context.Context) {
 		if !clock.Sleep(ctx, min(took*rest, maxRest)) || !s.wait(ctx) {
 			return
 		}
-	}
-}
-
-// minGarbage is the size of garbage from which on it is released.
-const minGarbage = 4 << 20
-
-// releaseGarbage returns the garbage of transfers to the system if it is more than half of
-// the memory in use, so that the cost does not depend on the number of zones. Receiving a large
-// zone takes its memory about once more, and a server that allocates little keeps that for
-// minutes.
-func releaseGarbage() {
-	if unused, live := unusedHeap(); unused > max(minGarbage, live/2) {
-		debug.FreeOSMemory()
 	}
 }
 

@@ -178,7 +178,7 @@ var unixTimes = map[string]string{
 	"directive/file/load.go":          "times in signatures",
 	"directive/etcd/answer.go":        "a serial",
 	"directive/etcd/index.go":         "a serial",
-	"directive/hosts/metrics.go":      "a metric",
+	"directive/hosts/table.go":        "a metric",
 	"directive/screen/answers.go":     "whether two logs are of the same second",
 	"directive/secondary/save.go":     "when a primary confirmed the zone in a file",
 	"directive/certificates.go":       "a metric",

@@ -66,14 +66,19 @@ func Read(path string, origin wire.Name, add func(Record) error) (files []File, 
 }
 
 // ReadText reads the text of a master file as Read does, but for $INCLUDE, which is an error.
-// Errors and records have name as their file. ttl is the TTL of records without one before $TTL.
-func ReadText(name, text string, origin wire.Name, ttl uint32, add func(Record) error) error {
+// Errors and records have name as their file. ttl is the TTL of records without one before $TTL. The text may be
+// anyone's: its $GENERATE entries make at most `most` records, or the error is [ErrTooMany].
+func ReadText(name, text string, origin wire.Name, ttl uint32, most int, add func(Record) error) error {
+	text, refused := limitGenerate(name, text, most)
 	in := &inclusion{}
 	s := &source{in: in, name: name, text: bufio.NewReader(strings.NewReader(text)), line: 1, entry: 1}
 	in.now = s
 	p := dns.NewZoneParser(s, origin.String(), "")
 	p.SetDefaultTTL(ttl)
-	return in.read(p, add)
+	if err := in.read(p, add); err != nil || refused == nil {
+		return err
+	}
+	return refused
 }
 
 // read calls add with each record of a parser, and returns an *Error.

@@ -44,6 +44,11 @@ func ParseRecord(text string, origin wire.Name, ttl uint32) (Record, error) {
 		return Record{}, errors.New("want a record, got a directive")
 	}
 
+	// A second record is an error, but $GENERATE may take long to make it.
+	if strings.ContainsAny(strings.TrimRight(text, "\r\n"), "\n") && countGenerate(dropped.Replace(text)) > 0 {
+		return Record{}, errHidden
+	}
+
 	p := dns.NewZoneParser(strings.NewReader(text+"\n"), origin.String(), "")
 	p.SetDefaultTTL(ttl)
 	rr, ok := p.Next()

@@ -30,7 +30,7 @@ func TestAnswer(t *testing.T) {
 	b := zone.NewBuilder(origin)
 	add := func(r zonefile.Record) error { return b.Add(r.Spelled, r.Type, r.TTL, r.RData) }
 	text := "@ SOA ns hostmaster 1 7200 1800 86400 5\n@ NS ns\nns A 192.0.2.1\nsub NS ns.sub\nns.sub A 192.0.2.2\n"
-	if err := zonefile.ReadText("db", text, origin, 5, add); err != nil {
+	if err := zonefile.ReadText("db", text, origin, 5, 0, add); err != nil {
 		t.Fatal(err)
 	}
 	z := b.Zone()

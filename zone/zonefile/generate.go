@@ -1,0 +1,125 @@
+package zonefile
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxGenerates is how many $GENERATE entries a text may have. The parser nests its calls for entries that follow
+	// each other and make no record.
+	maxGenerates = 1000
+	// maxGenerate is the length of an entry. The parser takes a time for it that grows with its square.
+	maxGenerate = 1 << 10
+	// generateUnit is the size up to which a step of an entry counts as one.
+	generateUnit = 256
+)
+
+const generate = "$GENERATE"
+
+// ErrTooMany is in errors of ReadText about texts whose $GENERATE entries make more than they may.
+var ErrTooMany = errors.New("$GENERATE makes too many records")
+
+var (
+	errHidden = errors.New("want $GENERATE at the beginning of a line, and its entry on this line without parentheses")
+
+	generateEntry = regexp.MustCompile(`^[ \t]+(\d{1,10})-(\d{1,10})(?:/(\d{1,10}))?[ \t]+[^ \t;]`)
+	// comment finds a comment behind text that has no quotes.
+	comment = regexp.MustCompile(`(?m)^([^"\\;\n]*);.*$`)
+	// dropped has the characters that the parser may leave out of a word.
+	dropped = strings.NewReplacer("\r", "", "\n", "", "(", "", ")", "")
+	// opened finds a parenthesis before an entry, which then does not end with its line.
+	opened = regexp.MustCompile(`(?m)^\r*\(`)
+)
+
+// limitGenerate returns the text before the first $GENERATE entry that is not permitted, and why it is not. The parser
+// makes up to 65,536 steps for an entry, of which none needs to give a record, so whoever writes a text could occupy a
+// processor for hours. All entries together may have most steps; a long step counts as several.
+func limitGenerate(name, text string, most int) (permitted string, refused error) {
+	all := countGenerate(dropped.Replace(comment.ReplaceAllString(text, "$1")))
+	if all == 0 {
+		return text, nil
+	}
+	for line := range strings.Lines(text) {
+		if isGenerate(line) {
+			all--
+		}
+	}
+	if all > 0 || opened.MatchString(text) {
+		return "", &Error{name, 0, errHidden}
+	}
+
+	line, at, count := 0, 0, 0
+	for entry := range strings.Lines(text) {
+		line++
+		if isGenerate(entry) {
+			count++
+			steps, err := checkGenerate(strings.TrimRight(entry, "\r\n"))
+			switch most -= steps; {
+			case err != nil:
+			case count > maxGenerates:
+				err = fmt.Errorf("want at most %d $GENERATE entries", maxGenerates)
+			case most < 0:
+				err = ErrTooMany
+			}
+			if err != nil {
+				return text[:at], &Error{name, line, err}
+			}
+		}
+		at += len(entry)
+	}
+	return text, nil
+}
+
+// countGenerate returns how many entries a text can have.
+func countGenerate(text string) int { return strings.Count(strings.ToUpper(text), generate) }
+
+// isGenerate reports whether a line begins with $GENERATE.
+func isGenerate(line string) bool {
+	return len(line) >= len(generate) && strings.EqualFold(line[:len(generate)], generate)
+}
+
+// checkGenerate returns the steps of a $GENERATE entry.
+func checkGenerate(entry string) (steps int, err error) {
+	match := generateEntry.FindStringSubmatch(entry[len(generate):])
+	switch {
+	case len(entry) > maxGenerate:
+		return 0, fmt.Errorf("want a $GENERATE entry of at most %d bytes", maxGenerate)
+	case match == nil:
+		return 0, errors.New("want $GENERATE with a range such as 1-100 or 1-100/2, an owner name, a type and RDATA")
+	case !isWhole(entry) || countGenerate(entry) > 1:
+		return 0, errHidden
+	}
+
+	first, _ := strconv.Atoi(match[1])
+	last, _ := strconv.Atoi(match[2])
+	step, _ := strconv.Atoi(match[3])
+	steps = max(0, last-first)/max(1, step) + 1
+	return steps * (1 + len(entry)/generateUnit), nil
+}
+
+// isWhole reports whether an entry ends with its line: its quotes do, and it has no parentheses outside of them.
+func isWhole(entry string) bool {
+	quoted, escaped := false, false
+	for _, c := range []byte(entry) {
+		switch {
+		case c == '\r':
+			return false
+		case escaped:
+			escaped = false
+		case c == '\\':
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == ';':
+			return true
+		case c == '(' || c == ')':
+			return false
+		}
+	}
+	return !quoted
+}
