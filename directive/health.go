@@ -30,7 +30,7 @@ func SetupHealth(b *config.Block, uses []corefile.Directive) error {
 	b.Offer(h)
 	b.Offer(&h.lameduck)
 	web.ServePages(b, uses[0], h.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
-		p, _ := config.Keep(s, h.addr, func() (*poll, error) { return newPoll(site.Addr().String(), b), nil })
+		p, _ := config.Keep(s, h.addr, func() (*poll, error) { return newPoll(site.Addr(), b), nil })
 		site.Handle("/health", p.page)
 		site.ShowFirst()
 		return nil

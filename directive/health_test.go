@@ -25,9 +25,9 @@ func (r *testBlock) page(path string) (int, string) {
 	return get(r.t, site.Addr(), path)
 }
 
-func get(t *testing.T, addr net.Addr, path string) (int, string) {
+func get(t *testing.T, addr, path string) (int, string) {
 	t.Helper()
-	resp, err := http.Get("http://" + addr.String() + path)
+	resp, err := http.Get("http://" + addr + path)
 	if err != nil {
 		t.Fatal(err)
 	}

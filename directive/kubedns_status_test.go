@@ -164,7 +164,7 @@ func TestKubednsStatusMethods(t *testing.T) {
 	}
 	for _, path := range []string{"/readiness", "/cache"} {
 		for method, want := range map[string]int{"GET": 200, "HEAD": 200, "POST": 405, "PUT": 405, "DELETE": 405, "OPTIONS": 405} {
-			request, err := http.NewRequest(method, "http://"+site.Addr().String()+path, nil)
+			request, err := http.NewRequest(method, "http://"+site.Addr()+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -196,7 +196,7 @@ func TestPrometheusTLS(t *testing.T) {
 	}
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
-	reply, err := client.Get("https://" + site.Addr().String() + "/metrics")
+	reply, err := client.Get("https://" + site.Addr() + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

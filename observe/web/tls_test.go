@@ -130,7 +130,7 @@ func TestTLS(t *testing.T) {
 	}
 	site.Handle("/a", page("one"))
 	site.Show()
-	url := "https://" + site.Addr().String() + "/a"
+	url := "https://" + site.Addr() + "/a"
 	if got := fetch(tlsClient(t, cert), url); got != "one" {
 		t.Errorf("%s: got %q, want one", url, got)
 	}
@@ -180,7 +180,7 @@ func TestTLSClientCertificates(t *testing.T) {
 		}
 		site.Handle("/a", page("one"))
 		site.Show()
-		url := "https://" + site.Addr().String() + "/a"
+		url := "https://" + site.Addr() + "/a"
 		for name, client := range map[string]*http.Client{
 			"none": tlsClient(t, server), "unknown": tlsClient(t, server, unknown), "trusted": tlsClient(t, server, trusted),
 		} {
@@ -206,7 +206,7 @@ func TestTLSReload(t *testing.T) {
 	old.Handle("/a", page("one"))
 	old.Show()
 	plain := &http.Client{Transport: new(http.Transport)}
-	url := "http://" + old.Addr().String() + "/a"
+	url := "http://" + old.Addr() + "/a"
 	if got := fetch(plain, url); got != "one" {
 		t.Errorf("before the reload: got %q, want one", got)
 	}

@@ -6,6 +6,7 @@
 package web
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -17,9 +18,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/observe/status"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/health"
 )
 
@@ -141,19 +144,33 @@ func (s *Site) page(path string) http.Handler {
 }
 
 // Addr returns the listener's address, with the actual port if port 0 was
-// requested.
-func (s *Site) Addr() net.Addr { return s.listener.socket.Addr() }
+// requested. It is the text of an address that cannot be opened yet.
+func (s *Site) Addr() string {
+	if socket := s.listener.opened(); socket != nil {
+		return socket.Addr().String()
+	}
+	return s.listener.addr
+}
 
-// A listener is one open address and the goroutine that serves it.
+// lateRetry is the time between two attempts to open an address.
+const lateRetry = 5 * time.Second
+
+// A listener is one address and the goroutine that serves it.
 type listener struct {
 	addr    string
-	socket  net.Listener
+	open    func() (net.Listener, error)
+	log     *slog.Logger
 	conns   *status.Connections
 	taken   bool // from the process that this one replaces
 	server  *http.Server
 	site    atomic.Pointer[Site]
 	serving sync.Once
 	running sync.WaitGroup
+	ctx     context.Context // ends with Stop
+	cancel  context.CancelFunc
+
+	mu     sync.Mutex
+	socket net.Listener // nil while the address cannot be opened
 }
 
 func listen(
@@ -165,10 +182,10 @@ func listen(
 		return nil, listenError(addr, err)
 	case err != nil:
 		to.log.Warn("Pages are not served, trying again", "interval", lateRetry, "error", listenError(addr, err))
-		socket = newLateListener(addr, s.Opener(addr), to.log)
 	}
 
-	l := &listener{addr: addr, socket: socket, conns: conns, taken: taken}
+	l := &listener{addr: addr, open: s.Opener(addr), log: to.log, conns: conns, taken: taken, socket: socket}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.server = status.NewServer(l)
 	if !taken {
 		l.serve()
@@ -179,17 +196,47 @@ func listen(
 // serve starts to accept connections.
 func (l *listener) serve() {
 	l.serving.Do(func() {
-		l.running.Go(func() { _ = l.server.Serve(tlsListener{l.conns.Limit(l.socket), l}) }) // returns after Stop
+		l.running.Go(func() {
+			if socket := l.await(); socket != nil {
+				_ = l.server.Serve(tlsListener{l.conns.Limit(socket), l}) // returns after Stop
+			}
+		})
 	})
+}
+
+// await returns the socket as soon as the address can be opened: an earlier process, as in a rolling
+// restart on one node, may use it for a while. It returns nil after Stop.
+func (l *listener) await() net.Listener {
+	for l.opened() == nil && clock.Sleep(l.ctx, lateRetry) {
+		l.tryOpen()
+	}
+	return l.opened()
+}
+
+func (l *listener) tryOpen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return
+	}
+	if socket, err := l.open(); err == nil {
+		l.socket = socket
+		l.log.Info("Pages are served", "address", l.addr)
+	}
+}
+
+// opened returns the socket, or nil.
+func (l *listener) opened() net.Listener {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.socket
 }
 
 // Socket implements config.Socket.
 func (l *listener) Socket() (string, *os.File, error) {
-	socket := l.socket
-	if late, ok := socket.(*lateListener); ok {
-		if socket = late.opened(); socket == nil {
-			return l.addr, nil, nil
-		}
+	socket := l.opened()
+	if socket == nil {
+		return l.addr, nil, nil
 	}
 	f, err := socket.(interface{ File() (*os.File, error) }).File()
 	return l.addr, f, err
@@ -214,7 +261,10 @@ func listenError(addr string, err error) error {
 // Stop closes the address and its connections.
 func (l *listener) Stop() {
 	_ = l.server.Close()
-	_ = l.socket.Close() // server does not know it before serve
+	l.cancel()
+	if socket := l.opened(); socket != nil {
+		_ = socket.Close() // server does not know it before serve
+	}
 	l.running.Wait()
 	config.RemoveSocket(l.addr)
 }

@@ -17,9 +17,9 @@ func page(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 }
 
-func get(t *testing.T, addr net.Addr, path string) (int, string) {
+func get(t *testing.T, addr, path string) (int, string) {
 	t.Helper()
-	resp, err := http.Get("http://" + addr.String() + path)
+	resp, err := http.Get("http://" + addr + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestReload(t *testing.T) {
 	}
 	third := config.NewStart(context.Background(), second)
 	third.Commit()
-	if resp, err := http.Get("http://" + old.Addr().String() + "/a"); err == nil {
+	if resp, err := http.Get("http://" + old.Addr() + "/a"); err == nil {
 		resp.Body.Close()
 		t.Errorf("%s, used by no plan: got a reply, want an error", old.Addr())
 	}
@@ -95,7 +95,7 @@ func TestReloadKeepsConnections(t *testing.T) {
 		site.Handle("/a", page("one"))
 		site.Show()
 		start.Commit()
-		conn, err := net.Dial("tcp", site.Addr().String())
+		conn, err := net.Dial("tcp", site.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestIncompleteBody(t *testing.T) {
 	}
 	site.Handle("/a", page("one"))
 	site.Show()
-	conn, err := net.Dial("tcp", site.Addr().String())
+	conn, err := net.Dial("tcp", site.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
