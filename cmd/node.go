@@ -3,7 +3,9 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -12,12 +14,15 @@ import (
 
 	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/nodecache"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/node/capture"
 	"github.com/seamark/seamark/node/supervisor"
 	"github.com/seamark/seamark/node/tcx"
 	"github.com/seamark/seamark/observe/status"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/sandbox"
 	"github.com/spf13/cobra"
 )
 
@@ -152,27 +157,9 @@ func isNodeCache(args []string) bool {
 	return false
 }
 
-// node runs the cache of a node, in this process or in a child process.
-func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags.Klog) error {
-	worker, err := supervisor.Connect()
-	if err != nil {
-		return failure{err}
-	}
-	switch {
-	case worker != nil || !supervisor.Supported:
-	case options.Capture == nodecache.CaptureNone:
-		if err := p.executeRestricted(options.Sandbox, klog); err != nil {
-			return failure{err}
-		}
-	case options.Supervise:
-		return p.superviseNode(options, klog)
-	}
-	return failed(p.serveNode(ctx, options, klog, worker))
-}
-
 // serveNode answers queries. The worker is nil if there is no supervisor.
 func (p *program) serveNode(
-	ctx context.Context, options nodecache.Flags, klog *flags.Klog, worker *supervisor.Worker,
+	ctx context.Context, options nodecache.Flags, klog *flags.Klog, worker *nodeWorker,
 ) error {
 	out := newOutput(p.err)
 	defer out.Stop()
@@ -236,46 +223,55 @@ func (p *program) serveNode(
 	return r.Serve(ctx)
 }
 
-// openNode prepares the node, so that queries of pods reach r once it has started. end reverts
-// that.
-func (p *program) openNode(
-	r *server.Run, options nodecache.Flags, worker *supervisor.Worker, count func(kind string),
-) (end func(), err error) {
-	if worker != nil {
-		writeSets(r, worker, options)
+// logPrivileges logs what the process that answers queries may do.
+func logPrivileges(log *slog.Logger) {
+	p := sandbox.Current()
+	log.Info("Queries are answered with these privileges", "capabilities", strings.Join(p.Capabilities, ","),
+		"no_new_privs", p.NoNewPrivs, "seccomp", p.Seccomp)
+}
+
+// sameCapture returns a function that reads the Corefile, and logs once that a value of the
+// directive capture other than the one at the start has no effect.
+func sameCapture(read func() corefile.Reading, used string, log *slog.Logger) func() corefile.Reading {
+	warned := ""
+	return func() corefile.Reading {
+		r := read()
+		d, err := nodecache.CaptureIn(r.Servers)
+		switch {
+		case err != nil:
+			r.Err = errors.Join(r.Err, err)
+		case d == nil || d.Args[0].Text == used:
+			warned = ""
+		case d.Args[0].Text != warned:
+			warned = d.Args[0].Text
+			log.Warn("Changed directive has no effect before the next start of the pod",
+				"directive", "capture", "value", warned, "capture", used)
+		}
+		return r
 	}
-	// Nothing changes on the node for an invalid Corefile. For a worker with sockets the node is
-	// as the worker before needed it, and queries wait: a check would delay them.
-	if worker == nil || len(worker.Sockets()) == 0 {
-		if _, err := r.Check(); err != nil {
-			return nil, err
+}
+
+// captureErrors are the kinds of errors that a Capture counts.
+var captureErrors = []string{capture.ErrorRules, capture.ErrorInterfaceAdd, capture.ErrorInterfaceCheck}
+
+// setupErrors returns the counters of setup errors. Each exists before the first error.
+// Those of a Capture are counted by the supervisor if there is one.
+func setupErrors(m *metrics.Registry, w *nodeWorker) func(kind string) *metrics.Counter {
+	const (
+		name = "coredns_nodecache_setup_errors_total"
+		help = "Errors of the interface, of the rules for its addresses and of kube-dns's ConfigMap."
+	)
+	counter := func(kind string) *metrics.Counter { return m.Counter(name, help, "errortype", kind) }
+	counter("configmap").Add(0)
+	counter("iptables_lock").Add(0)
+	for i, kind := range captureErrors {
+		if w == nil {
+			counter(kind).Add(0)
+		} else {
+			m.CounterFunc(name, help, func() float64 { return float64(w.Count(i)) }, "errortype", kind)
 		}
 	}
-	if worker != nil {
-		return p.nodeWorker(r, worker, options)
-	}
-	if options.Capture == nodecache.CaptureNone {
-		return func() {}, nil
-	}
-
-	network, err := openCapture(options, p.times, r.Log, count)
-	if err != nil {
-		return nil, err
-	}
-	r.Started, r.Stopping = network.Enable, network.Disable
-	listenAt(r, network.aliases)
-	if network.programs != nil {
-		countPackets(r.Metrics, network.programs.Counters)
-	}
-	forget, err := p.repeatReplies(r, network.Files(), network.aliases, options)
-	if err != nil {
-		network.Close()
-		return nil, err
-	}
-	return func() {
-		forget()
-		network.Close()
-	}, nil
+	return counter
 }
 
 // collectOften makes Go's garbage collector run when the heap has grown by a quarter, in place
@@ -309,3 +305,8 @@ func (p *program) setupPages(ctx context.Context, address string, r *server.Run)
 		}
 	}
 }
+
+// An exitStatus is that of a child process, which has reported the error.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }

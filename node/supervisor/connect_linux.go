@@ -30,9 +30,6 @@ type request struct {
 	reply chan handover.Message
 }
 
-// Passed returns Options.Pass of the supervisor, before Connect; "" if the process is not a worker.
-func Passed() string { return os.Getenv(environment) }
-
 // Connect connects to the supervisor. It returns nil if the process is not a worker. The
 // process ends when the supervisor ends.
 func Connect() (*Worker, error) {

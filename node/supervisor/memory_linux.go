@@ -6,12 +6,10 @@ import (
 	"io"
 	"math"
 	"os"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
-	"github.com/seamark/seamark/sys/filepages"
 	"golang.org/x/sys/unix"
 )
 
@@ -83,21 +81,4 @@ func monotonic() int64 {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
 	return t.Nano()
-}
-
-// ReleaseMemory releases the memory that only the start of the process needs, after three
-// seconds, and from then on what is not in use, from time to time. Run calls it for the
-// supervisor.
-func ReleaseMemory() {
-	time.AfterFunc(filepages.Delay, func() { releaseAgain(filepages.Find()) })
-}
-
-// releaseAgain returns garbage and free memory of the heap to the kernel, and pages of the
-// program's file, and plans the next time. Where queries allocate nothing, Go's garbage
-// collector runs every two minutes, and the pages that it reads stay. So it runs before they
-// are released.
-func releaseAgain(pages filepages.Pages) {
-	debug.FreeOSMemory()
-	pages.Release()
-	time.AfterFunc(filepages.Interval, func() { releaseAgain(pages) })
 }

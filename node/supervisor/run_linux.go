@@ -13,9 +13,6 @@ import (
 	"github.com/seamark/seamark/sys/clock"
 )
 
-// Supported reports whether the system has what supervisors need.
-const Supported = true
-
 const (
 	// checkInterval is the time between two checks of the heartbeat.
 	checkInterval = 250 * time.Millisecond

@@ -33,7 +33,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"time"
+
+	"github.com/seamark/seamark/sys/filepages"
 )
 
 // A Capture sends the node's queries to the worker. Its methods are called by one
@@ -91,4 +94,27 @@ type State struct {
 	Restarts     uint64        // of workers
 	Open         bool          // the gate is open
 	HeartbeatAge time.Duration // as the supervisor has seen it last
+}
+
+// environment is the variable that makes a process a worker, and has Options.Pass.
+const environment = "SEAMARK_WORKER"
+
+// Passed returns Options.Pass of the supervisor, before Connect; "" if the process is not a worker.
+func Passed() string { return os.Getenv(environment) }
+
+// ReleaseMemory releases the memory that only the start of the process needs, after three
+// seconds, and from then on what is not in use, from time to time. Run calls it for the
+// supervisor.
+func ReleaseMemory() {
+	time.AfterFunc(filepages.Delay, func() { releaseAgain(filepages.Find()) })
+}
+
+// releaseAgain returns garbage and free memory of the heap to the kernel, and pages of the
+// program's file, and plans the next time. Where queries allocate nothing, Go's garbage
+// collector runs every two minutes, and the pages that it reads stay. So it runs before they
+// are released.
+func releaseAgain(pages filepages.Pages) {
+	debug.FreeOSMemory()
+	pages.Release()
+	time.AfterFunc(filepages.Interval, func() { releaseAgain(pages) })
 }

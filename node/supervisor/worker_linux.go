@@ -13,11 +13,8 @@ import (
 	"github.com/seamark/seamark/server/handover"
 )
 
-// environment is the variable that makes a process a worker, and has Options.Pass. The descriptors of its
-// connection to the supervisor, of the shared page and of the other end of what Options.Attach gets follow
-// standard error.
-const environment = "SEAMARK_WORKER"
-
+// The descriptors of a worker's connection to the supervisor, of the shared page and of the other end of what
+// Options.Attach gets follow standard error.
 const (
 	connFD     = 3
 	pageFD     = 4

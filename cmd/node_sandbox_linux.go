@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"github.com/seamark/seamark/compat/flags"
@@ -76,11 +75,4 @@ func (p *program) executeRestricted(mode string, klog *flags.Klog) error {
 	}
 	err = syscall.Exec(executable, os.Args, append(os.Environ(), restricted+"=1"))
 	return fmt.Errorf("executing the program without privileges: %w", err)
-}
-
-// logPrivileges logs what the process that answers queries may do.
-func logPrivileges(log *slog.Logger) {
-	p := sandbox.Current()
-	log.Info("Queries are answered with these privileges", "capabilities", strings.Join(p.Capabilities, ","),
-		"no_new_privs", p.NoNewPrivs, "seccomp", p.Seccomp)
 }

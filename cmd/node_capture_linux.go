@@ -31,6 +31,48 @@ type nodeCapture struct {
 	task      *follow.Task // heartbeat and counters
 }
 
+// openNode prepares the node, so that queries of pods reach r once it has started. end reverts
+// that.
+func (p *program) openNode(
+	r *server.Run, options nodecache.Flags, worker *nodeWorker, count func(kind string),
+) (end func(), err error) {
+	if worker != nil {
+		writeSets(r, worker, options)
+	}
+	// Nothing changes on the node for an invalid Corefile. For a worker with sockets the node is
+	// as the worker before needed it, and queries wait: a check would delay them.
+	if worker == nil || len(worker.Sockets()) == 0 {
+		if _, err := r.Check(); err != nil {
+			return nil, err
+		}
+	}
+	if worker != nil {
+		return p.prepareWorker(r, worker, options)
+	}
+	if options.Capture == nodecache.CaptureNone {
+		return func() {}, nil
+	}
+
+	network, err := openCapture(options, p.times, r.Log, count)
+	if err != nil {
+		return nil, err
+	}
+	r.Started, r.Stopping = network.Enable, network.Disable
+	listenAt(r, network.aliases)
+	if network.programs != nil {
+		countPackets(r.Metrics, network.programs.Counters)
+	}
+	forget, err := p.repeatReplies(r, network.Files(), network.aliases, options)
+	if err != nil {
+		network.Close()
+		return nil, err
+	}
+	return func() {
+		forget()
+		network.Close()
+	}, nil
+}
+
 // openCapture adds addresses, and attaches programs if the flags or the kernel say so.
 // Queries are captured from Enable on.
 func openCapture(
@@ -103,27 +145,6 @@ func captureMethod(f nodecache.Flags, log *slog.Logger) string {
 	}
 	log.Info("Queries are captured by local addresses", "capture", nodecache.CaptureAddress, "reason", err)
 	return nodecache.CaptureAddress
-}
-
-// sameCapture returns a function that reads the Corefile, and logs once that a value of the
-// directive capture other than the one at the start has no effect.
-func sameCapture(read func() corefile.Reading, used string, log *slog.Logger) func() corefile.Reading {
-	warned := ""
-	return func() corefile.Reading {
-		r := read()
-		d, err := nodecache.CaptureIn(r.Servers)
-		switch {
-		case err != nil:
-			r.Err = errors.Join(r.Err, err)
-		case d == nil || d.Args[0].Text == used:
-			warned = ""
-		case d.Args[0].Text != warned:
-			warned = d.Args[0].Text
-			log.Warn("Changed directive has no effect before the next start of the pod",
-				"directive", "capture", "value", warned, "capture", used)
-		}
-		return r
-	}
 }
 
 // aliasesOf returns an alias for each ClusterIP, and the local addresses with the aliases

@@ -1,7 +1,7 @@
 package cmd
 
 import (
-	"fmt"
+	"context"
 	"os"
 	"slices"
 
@@ -9,17 +9,12 @@ import (
 	"github.com/seamark/seamark/compat/nodecache"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/nftset"
-	"github.com/seamark/seamark/metrics"
-	"github.com/seamark/seamark/node/capture"
 	"github.com/seamark/seamark/node/supervisor"
 	"github.com/seamark/seamark/node/tcx"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/sys/nftables"
 	"github.com/seamark/seamark/transport"
 )
-
-// captureErrors are the kinds of errors that a Capture counts.
-var captureErrors = []string{capture.ErrorRules, capture.ErrorInterfaceAdd, capture.ErrorInterfaceCheck}
 
 // The numbers that a Capture counts after these.
 const (
@@ -29,6 +24,27 @@ const (
 	countInterfaces
 	countPaused
 )
+
+// A nodeWorker is the process that answers queries.
+type nodeWorker = supervisor.Worker
+
+// node runs the cache of a node, in this process or in a child process.
+func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags.Klog) error {
+	worker, err := supervisor.Connect()
+	if err != nil {
+		return failure{err}
+	}
+	switch {
+	case worker != nil:
+	case options.Capture == nodecache.CaptureNone:
+		if err := p.executeRestricted(options.Sandbox, klog); err != nil {
+			return failure{err}
+		}
+	case options.Supervise:
+		return p.superviseNode(options, klog)
+	}
+	return failed(p.serveNode(ctx, options, klog, worker))
+}
 
 // superviseNode runs the cache of a node in a child process.
 func (p *program) superviseNode(options nodecache.Flags, klog *flags.Klog) error {
@@ -79,7 +95,7 @@ func serveSets(options nodecache.Flags) func(*os.File) {
 }
 
 // writeSets makes the directive nftset of r write by the supervisor. It is called before r checks the Corefile.
-func writeSets(r *server.Run, w *supervisor.Worker, options nodecache.Flags) {
+func writeSets(r *server.Run, w *nodeWorker, options nodecache.Flags) {
 	var conn *os.File
 	if len(options.Sets()) > 0 {
 		conn = w.Attached()
@@ -96,14 +112,9 @@ func shared(r *server.Run) *config.Shared {
 	return r.Shared
 }
 
-// An exitStatus is that of a child process, which has reported the error.
-type exitStatus int
-
-func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
-
-// nodeWorker prepares a server in the child process.
+// prepareWorker prepares a server in the child process.
 // end releases what it has opened.
-func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker, options nodecache.Flags) (end func(), err error) {
+func (p *program) prepareWorker(r *server.Run, w *nodeWorker, options nodecache.Flags) (end func(), err error) {
 	if sockets := w.Sockets(); len(sockets) > 0 {
 		r.Inherited = new(transport.Inherited)
 		if err := r.Inherited.Add(false, sockets...); err != nil {
@@ -146,24 +157,4 @@ func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker, options nodeca
 		}
 	})
 	return end, nil
-}
-
-// setupErrors returns the counters of setup errors. Each exists before the first error.
-// Those of a Capture are counted by the supervisor if there is one.
-func setupErrors(m *metrics.Registry, w *supervisor.Worker) func(kind string) *metrics.Counter {
-	const (
-		name = "coredns_nodecache_setup_errors_total"
-		help = "Errors of the interface, of the rules for its addresses and of kube-dns's ConfigMap."
-	)
-	counter := func(kind string) *metrics.Counter { return m.Counter(name, help, "errortype", kind) }
-	counter("configmap").Add(0)
-	counter("iptables_lock").Add(0)
-	for i, kind := range captureErrors {
-		if w == nil {
-			counter(kind).Add(0)
-		} else {
-			m.CounterFunc(name, help, func() float64 { return float64(w.Count(i)) }, "errortype", kind)
-		}
-	}
-	return counter
 }
