@@ -335,24 +335,43 @@ func TestEncryptedConnectionLimits(t *testing.T) {
 			if got := outcome(third.ask(t.Context(), query)); got != "NOERROR" {
 				t.Errorf("third connection: got %s, want an answer", got)
 			}
-			s.eventually("one of the others is closed", func() bool {
+			others := func() (open int) {
 				select {
 				case <-ended:
-					return true
 				default:
-					return !first.isOpen()
+					open++
 				}
-			})
+				if first.isOpen() {
+					open++
+				}
+				return open
+			}
+			s.eventually("one of the others is closed", func() bool { return others() == 1 })
 
 			s.load(strings.Replace(block, "max_connections 2", "max_connections 3", 1))
-			for _, l := range []link{third, s.dial(tr), s.dial(tr)} {
+			links := []link{third, s.dial(tr)}
+			for _, l := range links {
 				if got := outcome(l.ask(t.Context(), query)); got != "NOERROR" {
 					t.Errorf("after the reload: got %s, want an answer", got)
 				}
 			}
-			if !third.isOpen() {
-				t.Error("third connection after the reload: got it closed, want it open")
+			if !third.isOpen() || others() != 1 {
+				t.Errorf("three connections after the reload: got the third open %v, %d others; want it and one", third.isOpen(), others())
 			}
+
+			links = append(links, s.dial(tr))
+			if got := outcome(links[2].ask(t.Context(), query)); got != "NOERROR" {
+				t.Errorf("over the limit after the reload: got %s, want an answer", got)
+			}
+			s.eventually("one of four is closed", func() bool {
+				open := others()
+				for _, l := range links {
+					if l.isOpen() {
+						open++
+					}
+				}
+				return open == 3
+			})
 		})
 	}
 }
