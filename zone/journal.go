@@ -2,6 +2,7 @@ package zone
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"io"
 	"iter"
@@ -33,10 +34,15 @@ const deltaCost = 96
 
 func (d *delta) size() int { return deltaCost + len(d.removed) + len(d.added) }
 
-// Then returns the journal with the difference between two versions: records in wire form that were removed
-// and added. It leaves out the oldest ones beyond MaxJournal.
-func (j Journal) Then(from, to uint32, removed, added []byte) Journal {
-	last := &delta{from, to, removed, added}
+// Then returns the journal with the difference between two versions with these SOA records: records in wire form
+// that were removed and added. It leaves out the oldest ones beyond MaxJournal. It is empty if more of the SOA
+// record than its serial number has changed: Since has only the present one.
+func (j Journal) Then(before, now, removed, added []byte) Journal {
+	last := &delta{SOASerial(before), SOASerial(now), removed, added}
+	before = slices.Clone(before)
+	if copy(before[len(before)-20:], now[len(now)-20:][:4]); !bytes.Equal(before, now) {
+		return Journal{}
+	}
 	j = Journal{slices.Concat(j.deltas, []*delta{last}), j.bytes + last.size()}
 	return j.Newest(MaxJournal)
 }

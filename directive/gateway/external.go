@@ -317,8 +317,7 @@ func (x *liveZones) show(z *liveZone, was map[record]struct{}, serial uint32) {
 
 	v := &version{Zone: b.Zone()}
 	if before != nil && was != nil {
-		from, _ := before.Serial()
-		v.journal = before.journal.Then(from, serial, slices.Clip(removed), slices.Clip(added))
+		v.journal = before.journal.Then(before.SOA(), v.SOA(), slices.Clip(removed), slices.Clip(added))
 	}
 	v.journal = v.journal.Within(z.memory)
 	z.current.Store(v)

@@ -36,8 +36,8 @@ func (z *liveZone) commit(d *differences) bool {
 // follow makes a new version with a serial number, from the current one and the records that differ. The caller
 // holds the lock of the index.
 func (z *liveZone) follow(before *liveVersion, serial uint32, removed, added []byte) {
-	next := &liveVersion{zone: z, journal: before.journal.Then(z.serial.Swap(serial), serial, removed, added)}
-	z.show(next)
+	z.serial.Store(serial)
+	z.show(&liveVersion{zone: z, journal: before.journal.Then(before.soa, z.records.soa(), removed, added)})
 }
 
 // nextSerial returns the serial number of the next version.

@@ -2,6 +2,7 @@ package secondary
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -43,17 +44,15 @@ func (s *schedule) journalTo(z *zone.Zone, in *incoming) zone.Journal {
 	if !ok {
 		return zone.Journal{}
 	}
-	from, _ := s.zone.Serial()
-	to, _ := z.Serial()
-	return s.journal.Then(from, to, removed, added)
+	return s.journal.Then(s.zone.SOA(), z.SOA(), removed, added)
 }
 
 // A sent is the differences of a transfer as they were sent.
 type sent struct {
 	keep           bool
 	journal        zone.Journal // up to the version that the differences so far lead to
-	from           uint32
-	removed, added []byte // since then
+	soa            []byte       // of that version
+	removed, added []byte       // since then
 }
 
 // record adds a removed or added record.
@@ -68,10 +67,10 @@ func (s *sent) record(r []byte, n int) {
 	}
 }
 
-// end ends the differences that lead to a version.
-func (s *sent) end(to uint32) {
+// end ends the differences that lead to the version with a SOA record.
+func (s *sent) end(soa []byte) {
 	if s.keep {
-		s.journal = s.journal.Then(s.from, to, s.removed, s.added)
-		s.from, s.removed, s.added = to, nil, nil
+		s.journal = s.journal.Then(s.soa, soa, s.removed, s.added)
+		s.soa, s.removed, s.added = slices.Clone(soa), nil, nil
 	}
 }

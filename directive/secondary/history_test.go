@@ -85,9 +85,25 @@ func TestHistory(t *testing.T) {
 			t.Error("the differences since version 5 are not known any more")
 		}
 
+		// Differences are sent with the present SOA record, and so begin with a version that had the same one.
+		step(map[uint16][]string{soaQuery: {"@ 5 SOA 11"}, ixfr: {
+			"@ 9 SOA 11\n@ 5 SOA 9\n@ 9 SOA 10\nz 5 A 192.0.2.1\n@ 9 SOA 10\nz 5 A 192.0.2.1\n@ 9 SOA 11\n@ 9 SOA 11",
+		}}, 11)
+		want = "SOA 10, z.example.org. 192.0.2.1, SOA 11"
+		if got, ok := since(t, c, 10); !ok || got != want {
+			t.Errorf("since version 10, with another TTL of the SOA record: got %q, %v, want %q", got, ok, want)
+		}
+		if got, ok := since(t, c, 9); ok {
+			t.Errorf("since version 9, whose SOA record has another TTL: got %q, want none", got)
+		}
+		step(map[uint16][]string{soaQuery: {"@ 7 SOA 12"}, ixfr: {"@ 7 SOA 12"}, axfr: {"@ 7 SOA 12\nb 5 A 192.0.2.2\n@ 7 SOA 12"}}, 12)
+		if got, ok := since(t, c, 11); ok {
+			t.Errorf("since version 11, whose SOA record has another TTL: got %q, want none", got)
+		}
+
 		c.sends.Store(false)
-		step(map[uint16][]string{soaQuery: {"@ 5 SOA 10"}, ixfr: {"@ 5 SOA 10\n@ 5 SOA 9\n@ 5 SOA 10\nz 5 A 192.0.2.1\n@ 5 SOA 10"}}, 10)
-		if _, ok := since(t, c, 9); ok || c.room.journal.Bytes() != 0 {
+		step(map[uint16][]string{soaQuery: {"@ 7 SOA 13"}, ixfr: {"@ 7 SOA 13\n@ 7 SOA 12\n@ 7 SOA 13\nz 5 A 192.0.2.1\n@ 7 SOA 13"}}, 13)
+		if _, ok := since(t, c, 12); ok || c.room.journal.Bytes() != 0 {
 			t.Errorf("a zone that is not sent to others: history known: %v, with %d bytes, want none", ok, c.room.journal.Bytes())
 		}
 	})

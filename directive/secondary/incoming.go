@@ -230,12 +230,12 @@ func (in *incoming) record(r []byte) error {
 		case !isSOA:
 			in.count(r, 1)
 		case in.current == in.serial:
-			in.sent.end(in.current)
+			in.sent.end(r)
 			return in.end(r)
 		case zone.SOASerial(r) != in.current:
 			return errors.New("differences that do not follow each other")
 		default:
-			in.sent.end(in.current)
+			in.sent.end(r)
 			in.state = inDeleted
 			in.count(r, -1)
 		}
@@ -249,7 +249,7 @@ func (in *incoming) beginDifferences(r []byte) bool {
 	if zone.SOASerial(r) != old || old == in.serial {
 		return false
 	}
-	in.current, in.state, in.changes, in.sent.from = old, inDeleted, map[string]int{}, old
+	in.current, in.state, in.changes, in.sent.soa = old, inDeleted, map[string]int{}, slices.Clone(r)
 	in.count(r, -1)
 	return true
 }
