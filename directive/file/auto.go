@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -116,12 +117,15 @@ func (a *autoOptions) setDirectory(b *config.Block, o corefile.Directive) error 
 
 // ServeDNS answers queries for names in the zones of the files.
 func (a *Auto) ServeDNS(q *dns.Query) dns.Verdict {
-	for _, o := range a.origins {
-		if wire.Within(q.Name(), o) {
-			return a.dir.files.Load().ServeDNS(q)
-		}
+	if !a.serves(q.Name()) {
+		return dns.Next
 	}
-	return dns.Next
+	return a.dir.files.Load().ServeDNS(q)
+}
+
+// serves reports whether a name is in the zones of the directive. The directory may have files of others.
+func (a *Auto) serves(name []byte) bool {
+	return slices.ContainsFunc(a.origins, func(o wire.Name) bool { return wire.Within(name, o) })
 }
 
 // Resolve waits for the answer to the sub-query for a CNAME target.
@@ -148,18 +152,31 @@ func (a *Auto) FindZone(name []byte) int {
 func (a *Auto) FindsZones() bool { return true }
 
 // Version implements [zone.Transferable].
-func (a *Auto) Version(origin wire.Name) zone.Version { return a.dir.files.Load().Version(origin) }
+func (a *Auto) Version(origin wire.Name) zone.Version {
+	if !a.serves([]byte(origin)) {
+		return nil
+	}
+	return a.dir.files.Load().Version(origin)
+}
 
 // Metadata is that of the files.
 func (a *Auto) Metadata(q *dns.Query, key string) (value string, ok bool) {
+	if !a.serves(q.Name()) {
+		return "", false
+	}
 	return a.dir.files.Load().Metadata(q, key)
 }
 
 // Follow implements [zone.Transferable].
 func (a *Auto) Follow(changed func(origin wire.Name)) (stop func()) {
-	stop = a.dir.followers.Add(changed)
+	ifServed := func(origin wire.Name) {
+		if a.serves([]byte(origin)) {
+			changed(origin)
+		}
+	}
+	stop = a.dir.followers.Add(ifServed)
 	for origin := range a.dir.files.Load().zones.All() {
-		changed(origin)
+		ifServed(origin)
 	}
 	return stop
 }

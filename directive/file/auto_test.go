@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,6 +27,33 @@ func TestAutoReloadDefault(t *testing.T) {
 	s := runAuto(t, "auto {\n directory "+t.TempDir()+"\n}")
 	if got := config.Find[*Auto](s.Plan)[0].options.reload; got != time.Minute {
 		t.Errorf("got a scan each %v, want each minute", got)
+	}
+}
+
+// A file whose zone is in none of the directive's zones is not served to secondaries either.
+func TestAutoOtherZone(t *testing.T) {
+	dir := t.TempDir()
+	for _, zone := range []string{"a.example.org", "org", "internal.corp"} {
+		write(t, filepath.Join(dir, "db."+zone), fmt.Sprintf(head, 1)+"* A 192.0.2.1\n")
+	}
+	s := runAuto(t, "auto example.org {\n directory "+dir+"\n}")
+	a := config.Find[*Auto](s.Plan)[0]
+	var followed []wire.Name
+	a.Follow(func(origin wire.Name) { followed = append(followed, origin) })()
+	if want := []wire.Name{"\x01a\x07example\x03org\x00"}; !slices.Equal(followed, want) {
+		t.Errorf("Follow: got the zones %v, want %v", followed, want)
+	}
+
+	for origin, served := range map[wire.Name]bool{
+		"\x01a\x07example\x03org\x00": true, "\x03org\x00": false, "\x08internal\x04corp\x00": false,
+	} {
+		if got := a.Version(origin) != nil; got != served {
+			t.Errorf("Version of %s: got one: %v, want %v", origin, got, served)
+		}
+		s.ask("www."+origin.String(), wire.TypeA)
+		if _, got := a.Metadata(s.Last, "zone/wildcard"); got != served {
+			t.Errorf("metadata of a name in %s: got some: %v, want %v", origin, got, served)
+		}
 	}
 }
 

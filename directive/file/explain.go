@@ -3,7 +3,6 @@ package file
 import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/wire"
 )
 
 // ExplainDNS implements [dns.Explainer].
@@ -19,10 +18,8 @@ func (f *File) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 
 // ExplainDNS implements [dns.Explainer].
 func (a *Auto) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
-	for _, o := range a.origins {
-		if wire.Within(q.Name(), o) {
-			return a.dir.files.Load().ExplainDNS(q, v)
-		}
+	if !a.serves(q.Name()) {
+		return []dns.Cause{{Text: "the name is in none of the zones of the directive"}}
 	}
-	return []dns.Cause{{Text: "the name is in none of the zones of the directive"}}
+	return a.dir.files.Load().ExplainDNS(q, v)
 }
