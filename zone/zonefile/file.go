@@ -72,7 +72,7 @@ func ReadText(name, text string, origin wire.Name, ttl uint32, most int, add fun
 	text, refused := limitGenerate(name, text, most)
 	in := &inclusion{}
 	s := &source{in: in, name: name, text: bufio.NewReader(strings.NewReader(text)), line: 1, entry: 1}
-	in.now = s
+	in.now, s.ttl = s, fmt.Sprintf("$TTL %d", ttl)
 	p := dns.NewZoneParser(s, origin.String(), "")
 	p.SetDefaultTTL(ttl)
 	if err := in.read(p, add); err != nil || refused == nil {
@@ -179,7 +179,7 @@ type source struct {
 	line  int
 	entry int    // the line where the last entry began
 	begin []byte // of the last entry, maxBegin bytes at most
-	ttl   string // the last $TTL entry
+	ttl   string // the last $TTL entry, or that for the default
 
 	inEntry, quoted, escaped, comment bool // whether at is in an entry, a string, and so on
 	depth                             int  // of parentheses
