@@ -107,7 +107,8 @@ func (n *node) describe(subject string, t wire.Type) string {
 		var s set
 		rest = s.read(n, rest)
 		types = append(types, s.t.String())
-		has, alias = has || s.t == t, alias || s.t == wire.TypeCNAME
+		has = has || s.t == t || t == wire.TypeRRSIG && s.sigCount > 0
+		alias = alias || s.t == wire.TypeCNAME && t != wire.TypeRRSIG
 	}
 
 	switch {
