@@ -378,14 +378,20 @@ func TestCachedAnswersOfSharedScope(t *testing.T) {
 
 // Zone transfers are explained on a running server only: explain's own has no transfer.
 func TestExplainTransfer(t *testing.T) {
-	w := serve(t, ". {\n admin ADMIN\n transfer cluster.local {\n  to 192.0.2.99\n }\n kubernetes cluster.local {\n  manifests OBJECTS\n }\n}\n")
+	db := filepath.Join(t.TempDir(), "db")
+	if err := os.WriteFile(db, []byte("@ 60 SOA ns host 1 2 3 4 5\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := serve(t, ". {\n admin ADMIN\n transfer cluster.local example.org {\n  to 192.0.2.99\n }\n file "+db+" example.org\n kubernetes cluster.local {\n  manifests OBJECTS\n }\n}\n")
 	for query, want := range map[string]string{
-		"name=cluster.local":                        "REFUSED by transfer in zone .: the option to does not permit 127.0.0.1",
-		"name=cluster.local&client=192.0.2.99":      "REFUSED by transfer in zone .: zone transfers need TCP",
-		"name=none.cluster.local&client=192.0.2.99": "REFUSED by transfer in zone .: zone transfers need TCP",
-		"name=in-addr.arpa&client=192.0.2.99":       "the name is in none of the zones of the directive",
+		"type=AXFR&name=cluster.local":                        "REFUSED by transfer in zone .: the option to does not permit 127.0.0.1",
+		"type=AXFR&name=cluster.local&client=192.0.2.99":      "REFUSED by transfer in zone .: zone transfers need TCP",
+		"type=AXFR&name=none.cluster.local&client=192.0.2.99": "REFUSED by transfer in zone .: zone transfers need TCP",
+		"type=AXFR&name=in-addr.arpa&client=192.0.2.99":       "the name is in none of the zones of the directive",
+		"type=IXFR&name=example.org&client=192.0.2.99":        "FORMERR by transfer in zone .: the query has no SOA record of the client's version",
+		"type=IXFR&name=none.cluster.local&client=192.0.2.99": "no directive has a zone with this name",
 	} {
-		if code, body := w.request("GET", "/v1/explain?type=AXFR&"+query); code != 200 || !strings.Contains(body, want) {
+		if code, body := w.request("GET", "/v1/explain?"+query); code != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: got %d %s, want %q", query, code, body, want)
 		}
 	}
