@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
@@ -37,7 +38,7 @@ func (o *options) checkSize(records, bytes int) error {
 
 // load returns the zone in the database, or that in the zone file if there is no database yet. The
 // claim is for its memory.
-func (o *options) load(claim *memory.Claim) (*version, error) {
+func (o *options) load(claim *memory.Claim, log *slog.Logger) (*version, error) {
 	if o.database != "" {
 		v, err := o.readDatabase(claim)
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -46,7 +47,15 @@ func (o *options) load(claim *memory.Claim) (*version, error) {
 	}
 
 	l := newLoader(o, claim)
+	var outside *zonefile.Record // the first record that is not in the zone
+	count := 0
 	_, err := zonefile.Read(o.file, o.origin, func(r zonefile.Record) error {
+		if !r.Owner.Within(o.origin) {
+			if count++; outside == nil {
+				outside = &r
+			}
+			return nil
+		}
 		return l.add(r.Spelled, r.Type, r.Class, r.TTL, r.RData)
 	})
 	if err != nil {
@@ -55,6 +64,10 @@ func (o *options) load(claim *memory.Claim) (*version, error) {
 	v, err := l.version()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.file, err)
+	}
+	if outside != nil {
+		log.Warn("dynupdate: Ignored records outside the zone", "file", outside.File, "line", outside.Line,
+			"error", fmt.Errorf("%s: %w %s", outside.Owner, zone.ErrOutOfZone, o.origin), "count", count)
 	}
 	return v, nil
 }

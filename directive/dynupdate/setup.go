@@ -128,7 +128,7 @@ func (u *DynUpdate) plan(b *config.Block, d corefile.Directive) error {
 	var planned *version
 	claim := b.Memory.Claim(memory.Zones)
 	read := func() (err error) {
-		if planned, err = u.load(claim); err != nil {
+		if planned, err = u.load(claim, u.log); err != nil {
 			claim.Release()
 			return d.Errorf("%w", err)
 		}

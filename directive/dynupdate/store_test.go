@@ -85,6 +85,28 @@ func TestDatabaseOfFailedPlan(t *testing.T) {
 	}
 }
 
+// Records of other zones in the zone file are ignored with a warning, as for the directive file; they do not count,
+// and a SOA record of another zone is not that of this one.
+func TestZoneFileOutside(t *testing.T) {
+	const others = "www.example.net. 60 A 192.0.2.1\nexample.net. 60 SOA ns.example.net. host.example.net. 1 2 3 4 5\n"
+	w := newWorld(t)
+	w.write("more", seed+others)
+	w.text = strings.Replace(w.block("max_records 15"), "/seed", "/more", 1)
+	w.start()
+	w.expect("a", "TXT", `60 "one"`)
+	warning := fmt.Sprintf("dynupdate: Ignored records outside the zone\" file=%s/more line=%d error=\"www.example.net.: out of zone example.org.\" count=2",
+		w.dir, strings.Count(seed, "\n")+1)
+	if !strings.Contains(w.log.String(), warning) {
+		t.Errorf("got the log\n%s\nwant %s", w.log, warning)
+	}
+
+	w.write("more", others)
+	w.text = strings.Replace(w.block("database DIR/new"), "/seed", "/more", 1)
+	if _, err := w.try(); err == nil || !strings.Contains(err.Error(), "no SOA record for example.org.") {
+		t.Errorf("without a SOA record of the zone: got error %v, want that it has none", err)
+	}
+}
+
 // A database that cannot be read is an error with its reason, also after a crash in the middle of a
 // write, and stays as it is. The temporary file of a crash has no effect.
 func TestDatabaseCorrupt(t *testing.T) {
