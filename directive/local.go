@@ -94,15 +94,21 @@ func (z *localZone) answer(q *dns.Query, apex int) {
 	q.AA = true
 	var buf [64]byte
 	record := buf[:0]
-	switch isPointer := z.pointer == string(q.Name()); {
-	case q.Type == wire.TypeA && z.addresses:
+	isPointer := z.pointer == string(q.Name())
+	t := q.Type
+	if t == wire.TypeANY {
+		t = z.anyType(isPointer, apex)
+	}
+
+	switch {
+	case t == wire.TypeA && z.addresses:
 		record = wire.AppendAddress(record, wire.OwnerIsQuestion, localTTL, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
-	case q.Type == wire.TypeAAAA && z.addresses:
+	case t == wire.TypeAAAA && z.addresses:
 		record = wire.AppendAddress(record, wire.OwnerIsQuestion, localTTL, netip.IPv6Loopback())
-	case q.Type == wire.TypePTR && isPointer, q.Type == wire.TypeNS && apex == 0:
-		record = wire.AppendRecordHeader(record, wire.OwnerIsQuestion, q.Type, localTTL, len(localhost))
+	case t == wire.TypePTR && isPointer, t == wire.TypeNS && apex == 0:
+		record = wire.AppendRecordHeader(record, wire.OwnerIsQuestion, t, localTTL, len(localhost))
 		record = append(record, localhost...)
-	case q.Type == wire.TypeSOA && apex == 0:
+	case t == wire.TypeSOA && apex == 0:
 		record = appendLocalSOA(record, 0)
 	default:
 		// Names above the one with the PTR record are empty non-terminals.
@@ -113,6 +119,20 @@ func (z *localZone) answer(q *dns.Query, apex int) {
 		return
 	}
 	q.Answer.Append(wire.Answers, record, 1)
+}
+
+// anyType returns the type of the first records that a name has, which answer ANY (RFC 8482 §4), or ANY if it has
+// none.
+func (z *localZone) anyType(isPointer bool, apex int) wire.Type {
+	switch {
+	case z.addresses:
+		return wire.TypeA
+	case isPointer:
+		return wire.TypePTR
+	case apex == 0:
+		return wire.TypeNS
+	}
+	return wire.TypeANY
 }
 
 // ExplainDNS implements [dns.Explainer].
