@@ -81,7 +81,7 @@ func (h *DNS64) ServeDNS(q *dns.Query) dns.Verdict {
 		if sub.Unanswered() {
 			return dns.Next
 		}
-		h.answerReverse(q, sub, name)
+		answerReverse(q, sub, name)
 		return dns.Done
 	}
 	return dns.Next
@@ -95,7 +95,7 @@ func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 		if sub := q.ResumeSubQuery(ctx); sub.Unanswered() {
 			q.Next(ctx)
 		} else {
-			h.answerReverse(q, sub, reverseName(ip))
+			answerReverse(q, sub, reverseName(ip))
 		}
 		return nil
 	}
@@ -177,7 +177,7 @@ func (h *DNS64) reversed(q *dns.Query) (netip.Addr, bool) {
 
 // answerReverse answers q with a CNAME record to name, the reverse name of the
 // IPv4 address, and the answer of sub.
-func (h *DNS64) answerReverse(q, sub *dns.Query, name []byte) {
+func answerReverse(q, sub *dns.Query, name []byte) {
 	ttl, ok := sub.Answer.MinTTL()
 	if !ok {
 		ttl = maxTTLWithoutSOA
@@ -189,7 +189,6 @@ func (h *DNS64) answerReverse(q, sub *dns.Query, name []byte) {
 	a.Count[wire.Answers]++
 	q.AA = true
 	q.FollowCNAME(sub)
-	h.translations.Add(1)
 }
 
 // BindChain returns a copy of h that counts for c.

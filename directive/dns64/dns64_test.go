@@ -296,9 +296,12 @@ func TestTruncatedSubQuery(t *testing.T) {
 	}
 }
 
-// The TTL of the SOA record in the negative answer limits the TTL of the AAAA records.
+// The TTL of the SOA record in the negative answer limits the TTL of the AAAA records. Answers with these are counted,
+// and no others.
 func TestNegativeTTLLimit(t *testing.T) {
 	r := start(t, "dns64", &backend{t: t, records: records(t, zone+"\ntest. 20 IN SOA ns.test. root.test. 1 2 3 4 5")})
+	reverse, _ := mdns.ReverseAddr("64:ff9b::192.0.2.33")
+	r.exchange(new(mdns.Msg).SetQuestion(reverse, mdns.TypePTR), v6)
 	got, parked := r.exchange(new(mdns.Msg).SetQuestion("four.test.", mdns.TypeAAAA), v6)
 	if want := "NOERROR AAAA 20 64:ff9b::c000:221 AAAA 20 64:ff9b::c000:222"; got != want || !parked {
 		t.Errorf("four.test. AAAA: got %s, parked %v; want %s, parked", got, parked, want)
