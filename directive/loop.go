@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -21,7 +22,7 @@ import (
 // the loop directive. Its reference page is docs/reference/directives/loop.md.
 type Loop struct {
 	zones    []wire.Name
-	forwards []forwarder
+	forwards map[forwardKey]forwarder
 	log      *slog.Logger
 	metrics  *metrics.Registry
 
@@ -32,10 +33,18 @@ type Loop struct {
 	found map[loopKey]loopPlace           // the upstreams that are excluded
 }
 
-// A loopKey identifies an upstream that is excluded: the zone whose names are forwarded, and its name.
+// A forwardKey identifies a forwarder of the server block, also after a reload. index counts those of the
+// same directive and zone.
+type forwardKey struct {
+	directive reflect.Type
+	from      wire.Name
+	index     int
+}
+
+// A loopKey identifies an upstream that is excluded: the forwarder that has it, and its name.
 type loopKey struct {
-	from wire.Name
-	to   string
+	forward forwardKey
+	to      string
 }
 
 // A loopPlace is the chain at which a probe came back.
@@ -64,12 +73,19 @@ const (
 func SetupLoop(b *config.Block, uses []corefile.Directive) error {
 	l := &Loop{
 		zones: b.Zones, log: b.Log, metrics: b.Metrics,
-		names: map[wire.Name]chan<- *dns.Chain{}, found: map[loopKey]loopPlace{},
+		forwards: map[forwardKey]forwarder{},
+		names:    map[wire.Name]chan<- *dns.Chain{}, found: map[loopKey]loopPlace{},
 	}
 	b.Handle(l)
 
 	b.OnPlanned(func() error {
-		l.forwards = config.Find[forwarder](b)
+		for _, f := range config.Find[forwarder](b) {
+			key := forwardKey{directive: reflect.TypeOf(f), from: f.From()}
+			for l.forwards[key] != nil {
+				key.index++
+			}
+			l.forwards[key] = f
+		}
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error {
@@ -82,8 +98,8 @@ func SetupLoop(b *config.Block, uses []corefile.Directive) error {
 		return err
 	})
 	b.OnSwap(func() {
-		for _, f := range l.forwards {
-			l.task.Go(func(ctx context.Context) { l.watch(ctx, f) })
+		for key := range l.forwards {
+			l.task.Go(func(ctx context.Context) { l.watch(ctx, key) })
 		}
 	})
 	return config.NoArguments(uses)
@@ -95,11 +111,9 @@ func (l *Loop) inherit(old *Loop) {
 	old.mu.Lock()
 	defer old.mu.Unlock()
 	for key, at := range old.found {
-		for _, f := range l.forwards {
-			if f.From() == key.from {
-				l.found[key] = at
-				f.Exclude(key.to, true)
-			}
+		if f := l.forwards[key.forward]; f != nil {
+			l.found[key] = at
+			f.Exclude(key.to, true)
 		}
 	}
 }
@@ -140,9 +154,10 @@ func (l *Loop) probeOf(q *dns.Query) chan<- *dns.Chain {
 // it pass, since loop would not notice the loop otherwise.
 func (l *Loop) IsProbe(q *dns.Query) bool { return l.probeOf(q) != nil }
 
-// watch starts a prober for each new upstream of f, and stops the probers of
+// watch starts a prober for each new upstream of a forwarder, and stops the probers of
 // removed upstreams.
-func (l *Loop) watch(ctx context.Context, f forwarder) {
+func (l *Loop) watch(ctx context.Context, key forwardKey) {
+	f := l.forwards[key]
 	probed := map[string]context.CancelFunc{}
 	for {
 		names, changed := f.Upstreams()
@@ -156,7 +171,7 @@ func (l *Loop) watch(ctx context.Context, f forwarder) {
 			}
 			wanted, cancel := context.WithCancel(ctx)
 			probed[name] = cancel
-			l.task.Go(func(context.Context) { l.probe(wanted, f, name) })
+			l.task.Go(func(context.Context) { l.probe(wanted, loopKey{key, name}) })
 		}
 		for _, cancel := range removed {
 			cancel()
@@ -171,11 +186,11 @@ func (l *Loop) watch(ctx context.Context, f forwarder) {
 }
 
 // probe probes one upstream until it has answered without leading back.
-func (l *Loop) probe(ctx context.Context, f forwarder, to string) {
-	p := &prober{loop: l, forward: f, to: to, back: make(chan *dns.Chain, 1)}
+func (l *Loop) probe(ctx context.Context, key loopKey) {
+	p := &prober{loop: l, forward: l.forwards[key.forward], key: key, back: make(chan *dns.Chain, 1)}
 	defer p.forget()
 	l.mu.Lock()
-	place, known := l.found[p.key()]
+	place, known := l.found[p.key]
 	l.mu.Unlock()
 	if known {
 		p.exclude(place)
@@ -216,7 +231,7 @@ func (l *Loop) probe(ctx context.Context, f forwarder, to string) {
 type prober struct {
 	loop    *Loop
 	forward forwarder
-	to      string
+	key     loopKey
 	back    chan *dns.Chain // receives the chains at which probes came back
 	names   []wire.Name     // of the probes sent
 	// removeGauge ends the metric; it is nil if the upstream is not excluded.
@@ -224,8 +239,6 @@ type prober struct {
 }
 
 func (p *prober) excluded() bool { return p.removeGauge != nil }
-
-func (p *prober) key() loopKey { return loopKey{p.forward.From(), p.to} }
 
 // send sends one probe. It returns the chain at which the probe came back, or
 // nil if it did not.
@@ -236,7 +249,7 @@ func (p *prober) send(ctx context.Context) (at *dns.Chain, answered bool) {
 
 	name := p.newName()
 	done := make(chan error, 1)
-	p.loop.task.Go(func(context.Context) { done <- p.forward.Probe(ctx, p.to, name, wire.TypeHINFO) })
+	p.loop.task.Go(func(context.Context) { done <- p.forward.Probe(ctx, p.key.to, name, wire.TypeHINFO) })
 	select {
 	case at = <-p.back:
 		return at, true
@@ -285,18 +298,18 @@ func (p *prober) forget() {
 }
 
 func (p *prober) exclude(at loopPlace) {
-	p.forward.Exclude(p.to, true)
+	p.forward.Exclude(p.key.to, true)
 	if p.excluded() {
 		return
 	}
 	p.loop.mu.Lock()
-	p.loop.found[p.key()] = at
+	p.loop.found[p.key] = at
 	p.loop.mu.Unlock()
 	p.removeGauge = p.loop.metrics.TemporaryGauge("seamark_loop_detected",
 		"1 for each upstream that leads back to this server and is excluded.",
-		func() float64 { return 1 }, "server", at.server, "zone", at.zone, "to", p.to)
+		func() float64 { return 1 }, "server", at.server, "zone", at.zone, "to", p.key.to)
 	p.loop.log.Error("loop: Upstream sends queries back to this server, no longer forwarding to it",
-		"upstream", p.to, "zone", at.zone, "server", at.server)
+		"upstream", p.key.to, "zone", at.zone, "server", at.server)
 }
 
 func (p *prober) include() {
@@ -304,13 +317,13 @@ func (p *prober) include() {
 		return
 	}
 	p.loop.mu.Lock()
-	delete(p.loop.found, p.key())
+	delete(p.loop.found, p.key)
 	p.loop.mu.Unlock()
 	p.removeGauge()
 	p.removeGauge = nil
-	p.forward.Exclude(p.to, false)
+	p.forward.Exclude(p.key.to, false)
 	if p.loop.task.Context().Err() == nil {
 		p.loop.log.Info("loop: Upstream no longer leads back to this server, forwarding to it again",
-			"upstream", p.to)
+			"upstream", p.key.to)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -98,7 +99,8 @@ func (p *probedForward) probeCount() int {
 func startLoop(t *testing.T, log *syncBuffer, behaviour map[string]string) *probedForward {
 	t.Helper()
 	p := &probedForward{behaviour: behaviour, changed: make(chan struct{}), excludedUpstreams: map[string]bool{}, port: &dns.Port{}}
-	p.loop = &Loop{zones: []wire.Name{wire.Root}, forwards: []forwarder{p}, log: slog.New(slog.NewTextHandler(log, nil)),
+	key := forwardKey{directive: reflect.TypeOf(p), from: wire.Root}
+	p.loop = &Loop{zones: []wire.Name{wire.Root}, forwards: map[forwardKey]forwarder{key: p}, log: slog.New(slog.NewTextHandler(log, nil)),
 		metrics: &metrics.Registry{}, names: map[wire.Name]chan<- *dns.Chain{}, found: map[loopKey]loopPlace{}}
 	chain := &dns.Chain{}
 	chain.Add("loop", p.loop)
@@ -107,7 +109,7 @@ func startLoop(t *testing.T, log *syncBuffer, behaviour map[string]string) *prob
 		t.Fatal(err)
 	}
 	p.port.Swap(mux)
-	p.loop.task.Go(func(ctx context.Context) { p.loop.watch(ctx, p) })
+	p.loop.task.Go(func(ctx context.Context) { p.loop.watch(ctx, key) })
 	t.Cleanup(p.loop.Stop)
 	return p
 }
@@ -261,6 +263,44 @@ func TestLoopReloadKeepsExcluded(t *testing.T) {
 		time.Sleep(2 * loopRecheckInterval)
 		if got := r.metrics("seamark_loop_detected"); p.excluded(to) || got != "" {
 			t.Errorf("%s answers again: got excluded %v and metrics\n%s\nwant neither", to, p.excludedUpstreams, got)
+		}
+	})
+}
+
+// An upstream is excluded from the forward whose probe came back, also by a reload, and not from another one of the zone
+// that has it later.
+func TestLoopReloadTwoForwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const to = "192.0.2.1:53"
+		p := startLoop(t, &syncBuffer{}, map[string]string{to: "loops"})
+		synctest.Wait()
+		start := config.NewStart(t.Context(), nil)
+		_, _ = config.Keep(start, p.loop, func() (*Loop, error) { return p.loop, nil })
+
+		p = &probedForward{behaviour: map[string]string{to: "silent"}, changed: make(chan struct{}), excludedUpstreams: map[string]bool{}}
+		other := &probedForward{behaviour: map[string]string{}, changed: make(chan struct{}), excludedUpstreams: map[string]bool{}}
+		b, err := plan(t, ".:53 {\nloop\n}", p, other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start = config.NewStart(t.Context(), start)
+		defer func() { start.Stop() }()
+		if err := b.Started(start); err != nil {
+			t.Fatal(err)
+		}
+		b.Swapped()
+		start.Commit()
+		synctest.Wait()
+		if !p.excluded(to) {
+			t.Errorf("after the reload: got %s not excluded, want excluded", to)
+		}
+
+		p.setUpstream(to, "answers")
+		time.Sleep(2 * loopRecheckInterval)
+		other.setUpstream(to, "answers")
+		time.Sleep(2 * loopRecheckInterval)
+		if p.excluded(to) || other.excluded(to) {
+			t.Errorf("%s answers: got excluded %v from the first forward and %v from the second, want neither", to, p.excluded(to), other.excluded(to))
 		}
 	})
 }
