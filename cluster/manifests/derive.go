@@ -201,7 +201,7 @@ func newFolderService(s *api.Service) *folderService {
 
 // derive returns the slices of a Service for the pods that it selects: one for each
 // address family and set of ports, since a named port may have another number in every
-// pod.
+// pod, or be missing.
 func derive(s *folderService, pods []*folderPod) (out []*api.EndpointSlice) {
 	type group struct {
 		family string
@@ -268,7 +268,7 @@ func (p *folderPod) resolve(ports []api.ServicePort) (out []api.EndpointPort, te
 			number = port.Port
 		}
 		out = append(out, api.EndpointPort{Name: &port.Name, Protocol: &protocol, Port: &number})
-		text += fmt.Sprintf("/%s-%d", strings.ToLower(protocol), number)
+		text += strings.TrimSuffix(fmt.Sprintf("/%s-%d-%s", strings.ToLower(protocol), number, port.Name), "-")
 	}
 	return out, text
 }

@@ -44,11 +44,11 @@ func TestManifestsDerived(t *testing.T) {
 		strings.Replace(pod("udp", "", "{podIP: 10.1.0.15}"), "name: web, c", "name: web, protocol: UDP, c", 1),
 	)
 	const rest = " alt:8081/tcp same:82/tcp"
-	v6 := "endpointslices shop/web/pods/tcp-8080/tcp-8081/tcp-82/ipv6 of web http:8080/tcp" + rest + " [fd00::5 ]"
-	v4 := "endpointslices shop/web/pods/tcp-8080/tcp-8081/tcp-82/ipv4 of web http:8080/tcp" + rest +
+	v6 := "endpointslices shop/web/pods/tcp-8080-http/tcp-8081-alt/tcp-82-same/ipv6 of web http:8080/tcp" + rest + " [fd00::5 ]"
+	v4 := "endpointslices shop/web/pods/tcp-8080-http/tcp-8081-alt/tcp-82-same/ipv4 of web http:8080/tcp" + rest +
 		" [10.1.0.2 ] [10.1.0.5 ] [10.1.0.12 ] [10.1.0.11 first] [10.1.0.3  not ready] [10.1.0.1 ] [10.1.0.4  not ready]"
-	odd := "endpointslices shop/web/pods/tcp-8081/tcp-82/ipv4 of web" + rest + " [10.1.0.14 ] [10.1.0.15 ]"
-	nine := "endpointslices shop/web/pods/tcp-9090/tcp-8081/tcp-82/ipv4 of web http:9090/tcp" + rest + " [10.1.0.13 ]"
+	odd := "endpointslices shop/web/pods/tcp-8081-alt/tcp-82-same/ipv4 of web" + rest + " [10.1.0.14 ] [10.1.0.15 ]"
+	nine := "endpointslices shop/web/pods/tcp-9090-http/tcp-8081-alt/tcp-82-same/ipv4 of web http:9090/tcp" + rest + " [10.1.0.13 ]"
 	for _, test := range []struct {
 		name, service string
 		opts          cluster.Options

@@ -37,7 +37,7 @@ func TestOrigin(t *testing.T) {
 		{cluster.Namespaces, "/shop", "3 - c.json:2"},
 		{cluster.Namespaces, "/other", "- - c.json:3 the folder has objects in the namespace, but not the Namespace itself"},
 		{cluster.Slices, "other/odd", "- - c.json:3"},
-		{cluster.Slices, "shop/pods/pods/tcp-8080/tcp-8081/tcp-82/ipv4", "- - a.yaml:8 made from the Pods that the Service selects"},
+		{cluster.Slices, "shop/pods/pods/tcp-8080-http/tcp-8081-alt/tcp-82-same/ipv4", "- - a.yaml:8 made from the Pods that the Service selects"},
 		{cluster.Slices, "shop/ends/endpoints/2/ipv4", "- - b.yaml:18 made from Endpoints shop/ends"},
 		{cluster.Services, "shop/none", "- -  the folder does not have the object any more"},
 		{cluster.Nodes, "/none", "- -  the folder does not have the object any more"},
