@@ -95,7 +95,7 @@ func (p *publisher) units() (units []*unit) {
 		}
 	}
 	for set := range each[*cluster.ListenerSet](p.state, cluster.ListenerSets) {
-		if u := p.listenerSet(set); u != nil {
+		if u := p.listenerSet(set); u != nil && p.names.Has(cluster.ListenerSets) {
 			units = append(units, u)
 		}
 	}

@@ -207,9 +207,12 @@ func (s *settings) setResources(o corefile.Directive) error {
 		case kind == cluster.Ingresses:
 			s.names |= cluster.SetOf(kind)
 			s.api.Published |= cluster.SetOf(kind)
-		default:
+		case kind == cluster.Gateways || kind == cluster.ListenerSets:
 			s.names |= cluster.SetOf(kind)
 			s.api.Published |= cluster.SetOf(kind, cluster.Gateways)
+		default: // Routes, which either may have
+			s.names |= cluster.SetOf(kind)
+			s.api.Published |= cluster.SetOf(kind, cluster.Gateways, cluster.ListenerSets)
 		}
 	}
 	return errors.Join(errs...)

@@ -114,7 +114,22 @@ func (x *source) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	x.change(func() {
 		maps.DeleteFunc(x.state[kind], func(key cluster.Key, _ cluster.Object) bool { return !has(key) })
 		x.listed[kind] = true
+		x.limitWait()
 	})
+}
+
+// setsWait is how long Routes wait for ListenerSets whose own hosts are not published, after all other objects
+// have been read: a Role may not allow the server to read them.
+const setsWait = 2 * time.Second
+
+// limitWait starts this time once only such ListenerSets are missing.
+func (x *source) limitWait() {
+	optional := x.api.Published.Has(cluster.ListenerSets) && !x.names.Has(cluster.ListenerSets)
+	if optional && !x.listed[cluster.ListenerSets] && len(x.listed) == len(x.api.Kinds())-1 {
+		time.AfterFunc(setsWait, func() {
+			x.change(func() { x.listed[cluster.ListenerSets] = true })
+		})
+	}
 }
 
 func (x *source) change(apply func()) {
