@@ -48,7 +48,11 @@ func (a *answer) cause() dns.Cause {
 
 // explainMissing returns why a name is no host.
 func (x *source) explainMissing(name wire.Name) []dns.Cause {
-	causes := []dns.Cause{{Text: "no object publishes the name"}}
+	return append([]dns.Cause{{Text: "no object publishes the name"}}, x.explainRefused(name)...)
+}
+
+// explainRefused returns why objects that name a host do not publish it.
+func (x *source) explainRefused(name wire.Name) (causes []dns.Cause) {
 	var texts []string
 	x.explain(func(id objects.ID, h host, why string) {
 		if h.name == name && !h.wild || h.wild && h.covers(name) {
@@ -84,5 +88,5 @@ func (x *External) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 		return []dns.Cause{{Text: "the objects that publish hosts have not been read yet"}}
 	}
 	texts, near := z.current.Load().Explain(q.Name(), q.Type, corefile.Nearest)
-	return dns.FallthroughCauses(v, texts, near)
+	return append(dns.FallthroughCauses(v, texts, near), x.source.explainRefused(wire.Name(q.Name()))...)
 }

@@ -194,17 +194,15 @@ func (x *liveZones) recordsOf(origin wire.Name, p published, objects state) map[
 		}
 	}
 
-	servers := map[wire.Name]bool{}
 	for i, s := range x.servers {
 		owner := origin.Join(s.labels)
-		servers[owner] = true
 		all[record{origin, wire.TypeNS, string(owner)}] = struct{}{}
 		addresses(owner, x.addrsOf(s, i, objects))
 	}
 
 	for h, s := range p.hosts {
 		owner, to := h.owner(), s.label.to
-		if length := x.rules.ZoneOf([]byte(owner)); !owner.Within(origin) || x.zoneOf(owner) != origin || length == 0 || servers[owner] {
+		if length := x.rules.ZoneOf([]byte(owner)); !owner.Within(origin) || x.zoneOf(owner) != origin || length == 0 {
 			continue
 		}
 		addresses(owner, to.addrs)
@@ -247,13 +245,18 @@ func (x *liveZones) addDelegated(origin wire.Name, all map[record]struct{}) {
 }
 
 // zoneOf returns the longest zone that a name is in, or "".
-func (x *liveZones) zoneOf(name wire.Name) (longest wire.Name) {
-	for _, origin := range x.settings.zones {
+func (s *settings) zoneOf(name wire.Name) (longest wire.Name) {
+	for _, origin := range s.zones {
 		if name.Within(origin) && len(origin) > len(longest) {
 			longest = origin
 		}
 	}
 	return longest
+}
+
+// isServer reports whether a name is that of a name server of its zone.
+func (s *settings) isServer(name wire.Name) bool {
+	return slices.ContainsFunc(s.servers, func(n nameServer) bool { return name == s.zoneOf(name).Join(n.labels) })
 }
 
 // addrsOf returns the addresses of a name server: the given ones, or the addresses of a Service's load

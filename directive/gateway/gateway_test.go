@@ -304,38 +304,6 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// An explanation names the object and its Service, or the objects that name a host without publishing it.
-func TestExplain(t *testing.T) {
-	h, b := plan(t, "delegate a a.example.test\ndelegate b b.example.test")
-	h.source = h.newSource(b)
-	r := &rig{h.source, t}
-	for _, kind := range h.api.Kinds() {
-		r.Listed(kind, func(cluster.Key) bool { return true })
-	}
-	r.put(frontend("a", "lb", "g", "10.0.0.1"), gatewayObject("a", "g", 1, listens("", "Same")),
-		routeObject("a", "web", 1, "a/g", "w.a.example.test"),
-		routeObject("b", "into", 1, "a/g", "x.b.example.test"), routeObject("b", "thief", 1, "a/g", "y.a.example.test"),
-		&cluster.Ingress{Namespace: "a", Name: "in", Hosts: []string{"*.in.a.example.test"}})
-
-	for name, want := range map[string]string{
-		"w.a.example.test":    "the host is in HTTPRoute a/web, and has the addresses of Service a/lb",
-		"x.b.example.test":    "no object publishes the name\nHTTPRoute b/into names x.b.example.test.: no listener that has accepted it, and allows its namespace, has the host",
-		"z.in.a.example.test": "no object publishes the name\nIngress a/in names *.in.a.example.test.: no controller has written an address into its status",
-		"example.test":        "the name is in no zone of the directive",
-	} {
-		q := dns.NewQuery(nil)
-		q.Reset(chaintest.Pack(t, chaintest.Query(name, "A")), dns.UDP, q.Start)
-		q.Parse(q.Packet())
-		var texts []string
-		for _, c := range h.ExplainDNS(q, dns.Next) {
-			texts = append(texts, c.Text)
-		}
-		if got := strings.Join(texts, "\n"); got != want {
-			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
-		}
-	}
-}
-
 // A check reads a folder once, and tells what is wrong with each object.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()

@@ -87,6 +87,18 @@ func (p *publisher) ignore(id objects.ID, h host, why string) {
 	}
 }
 
+// ignoreListeners tells why the hosts of listeners are not published.
+func (p *publisher) ignoreListeners(kind cluster.Kind, key cluster.Key, listeners []cluster.Listener, why string) {
+	if p.ignored == nil {
+		return
+	}
+	for _, l := range listeners {
+		if h, err := parseHost(l.Host); err == nil {
+			p.ignore(objects.ID{Kind: kind, Key: key}, h, why)
+		}
+	}
+}
+
 // units returns the objects that name hosts, the oldest first.
 func (p *publisher) units() (units []*unit) {
 	for g := range each[*cluster.Gateway](p.state, cluster.Gateways) {
@@ -113,7 +125,8 @@ func (p *publisher) units() (units []*unit) {
 
 // gateway returns the hosts of a Gateway's listeners, nil for a Gateway that serves none.
 func (p *publisher) gateway(g *cluster.Gateway) *unit {
-	if !p.serves(g) {
+	if why := p.refuses(g); why != "" {
+		p.ignoreListeners(cluster.Gateways, g.Key(), g.Listeners, why)
 		return nil
 	}
 	u := &unit{ID: objects.ID{Kind: cluster.Gateways, Key: g.Key()}, created: g.Created}
@@ -121,29 +134,44 @@ func (p *publisher) gateway(g *cluster.Gateway) *unit {
 	return u
 }
 
-// serves reports whether a controller has accepted a Gateway, and its class is one of the directive.
-func (p *publisher) serves(g *cluster.Gateway) bool {
-	return g.Accepted && (len(p.gatewayClasses) == 0 || slices.Contains(p.gatewayClasses, g.Class))
+// refuses returns why a Gateway serves no hosts, "" if it serves them: a controller has accepted it, and its class is
+// one of the directive.
+func (p *publisher) refuses(g *cluster.Gateway) string {
+	switch {
+	case len(p.gatewayClasses) > 0 && !slices.Contains(p.gatewayClasses, g.Class):
+		return "the class of the Gateway is not in gatewayClasses"
+	case !g.Accepted:
+		return "no controller has accepted the Gateway"
+	}
+	return ""
 }
 
 // listenerSet returns the hosts of the listeners of a ListenerSet, nil for one that its Gateway does not have. The
 // status of the ListenerSet is no proof: a Gateway allows namespaces itself.
 func (p *publisher) listenerSet(set *cluster.ListenerSet) *unit {
 	g := get[*cluster.Gateway](p.state, cluster.Gateways, set.Gateway)
-	if g == nil || !p.serves(g) || !set.Accepted {
+	if why := p.refusesSet(g, set); why != "" {
+		p.ignoreListeners(cluster.ListenerSets, set.Key(), set.Listeners, why)
 		return nil
 	}
 	u := &unit{ID: objects.ID{Kind: cluster.ListenerSets, Key: set.Key()}, created: set.Created}
-	if !p.allows(g.Sets, set.Gateway.Namespace, set.Namespace) {
-		for _, l := range set.Listeners {
-			if h, err := parseHost(l.Host); err == nil {
-				p.ignore(u.ID, h, fmt.Sprintf("the Gateway %s does not allow ListenerSets of the namespace (allowedListeners)", set.Gateway))
-			}
-		}
-		return nil
-	}
 	p.listen(u, g, set.Listeners)
 	return u
+}
+
+// refusesSet returns why the Gateway of a ListenerSet, nil if there is none, does not have it, "" if it has it.
+func (p *publisher) refusesSet(g *cluster.Gateway, set *cluster.ListenerSet) string {
+	switch {
+	case g == nil:
+		return fmt.Sprintf("the Gateway %s does not exist", set.Gateway)
+	case p.refuses(g) != "":
+		return p.refuses(g)
+	case !set.Accepted:
+		return "no controller has accepted the ListenerSet"
+	case !p.allows(g.Sets, set.Gateway.Namespace, set.Namespace):
+		return fmt.Sprintf("the Gateway %s does not allow ListenerSets of the namespace (allowedListeners)", set.Gateway)
+	}
+	return ""
 }
 
 // listen adds the hosts of listeners to the unit that has them. Their traffic goes where that of the Gateway goes.
@@ -257,13 +285,14 @@ var ingressPorts = []int32{80, 443}
 // ingress returns the hosts of an Ingress. One without a load balancer is served by no controller.
 func (p *publisher) ingress(in *cluster.Ingress) *unit {
 	u := &unit{ID: objects.ID{Kind: cluster.Ingresses, Key: in.Key()}, created: in.Created}
-	if len(p.ingressClasses) > 0 && !slices.Contains(p.ingressClasses, in.Class) {
-		return u
-	}
+	other := len(p.ingressClasses) > 0 && !slices.Contains(p.ingressClasses, in.Class)
 	to := p.target(in.Class, cluster.Key{}, in.Addresses, ingressPorts)
 	for _, text := range in.Hosts {
 		h, err := parseHost(text)
 		switch {
+		case other && err == nil:
+			p.ignore(u.ID, h, "the class of the Ingress is not in ingressClasses")
+		case other:
 		case err != nil:
 			p.fault(u.ID, h, "rules: host %q: %v", text, err)
 		case to.isEmpty():
@@ -319,6 +348,10 @@ func (p *publisher) add(u *unit) {
 			p.ignore(u.ID, c.host, "the host is in no zone of the directive")
 			continue
 		}
+		if p.isServer(owner) {
+			p.ignore(u.ID, c.host, "the zone has a name server of this name (apex or secondary)")
+			continue
+		}
 		if err := p.rules.Check(u.Key.Namespace, owner); err != nil {
 			p.fault(u.ID, c.host, "%v", err)
 			continue
@@ -339,12 +372,17 @@ func (p *publisher) add(u *unit) {
 		}
 	}
 	if len(has)+len(more) > p.most {
-		p.fault(u.ID, host{}, "with it namespace %s would have more than %d hosts (max_hosts)", u.Key.Namespace, p.most)
+		for _, c := range claims {
+			p.fault(u.ID, c.host, "with it namespace %s would have more than %d hosts (max_hosts)", u.Key.Namespace, p.most)
+		}
 		return
 	}
 	maps.Copy(has, more)
 	for _, c := range claims {
 		p.take(u, c)
+		if p.external && c.to.isEmpty() {
+			p.ignore(u.ID, c.host, "the status of the Gateway has no address")
+		}
 	}
 }
 
