@@ -47,6 +47,8 @@ type dnsCluster struct {
 	url  string
 	file string // a kubeconfig
 
+	labels map[string]string // of the pods of CoreDNS and its Service's selector, if not kubeadm's
+
 	mu       sync.Mutex
 	reviewed []string          // access reviews of the user: verb, group, resource
 	denied   string            // a resource that the user may not access
@@ -431,9 +433,12 @@ func (d *dnsCluster) coredns(namespace string) {
 	o := kubeadmDeployment()
 	o.Namespace = namespace
 	o.Spec.Template.Spec.Containers[0].Image = "registry.k8s.io/coredns/coredns:v1.14.2"
-	add(d.T, d.k.AppsV1().Deployments(namespace), o)
 	s := object[corev1.Service](d.T, "base/service.yaml", "Service")
 	s.Namespace = namespace
+	if d.labels != nil {
+		o.Spec.Selector.MatchLabels, o.Spec.Template.Labels, s.Spec.Selector = d.labels, d.labels, d.labels
+	}
+	add(d.T, d.k.AppsV1().Deployments(namespace), o)
 	add(d.T, d.k.CoreV1().Services(namespace), s)
 	config := object[corev1.ConfigMap](d.T, "base/corefile.yaml", "ConfigMap")
 	config.Namespace = namespace

@@ -165,6 +165,30 @@ func TestCanaryRollback(t *testing.T) {
 	}
 }
 
+// Seamark's pods have labels of their own in every stage, whatever labels the Service selects by, and rollback is one
+// step from each.
+func TestCanaryServiceLabels(t *testing.T) {
+	t.Parallel()
+	d := newDNSCluster(t)
+	for name, labels := range map[string]map[string]string{
+		"app": {"app": "coredns"},
+	} {
+		for stage := 1; stage < 5; stage++ {
+			d.labels = labels
+			r := d.run(t, fmt.Sprintf("%s-%d", name, stage))
+			r.advance(stage)
+
+			r.must(canary.Rollback, "coredns:2")
+			chaintest.Eventually(t, r.Namespace+": stage 1 after a rollback", func() bool { return r.stage() == "1" })
+			r.Delete = true
+			r.must(canary.Rollback, "coredns:2")
+			if got := r.stage(); got != "0" {
+				t.Errorf("%s: stage after rollback --delete: got %s, want 0", r.Namespace, got)
+			}
+		}
+	}
+}
+
 // Errors, slow answers, differences and too few queries stop a promotion; --force
 // continues and prints the reason.
 func TestCanaryStops(t *testing.T) {

@@ -35,7 +35,7 @@ func (c *command) manifest(s *state) (object, error) {
 	}
 
 	// The old server's pods do not attract or repel Seamark's.
-	labels := object{appKey: c.Name}
+	labels := object{s.podKey(): c.Name}
 	if affinity, ok := spec["affinity"].(object); ok {
 		delete(affinity, "podAntiAffinity")
 		delete(affinity, "podAffinity")
@@ -54,7 +54,7 @@ func (c *command) manifest(s *state) (object, error) {
 		}
 	}
 
-	metadata := object{"labels": object{appKey: c.Name, nameKey: "seamark"}}
+	metadata := object{"labels": object{s.podKey(): c.Name, nameKey: "seamark"}}
 	if annotations := at(from, "spec", "template", "metadata", "annotations"); len(annotations) > 0 {
 		ofKubectl := func(key string, _ any) bool { return strings.HasPrefix(key, "kubectl.kubernetes.io/") }
 		maps.DeleteFunc(annotations, ofKubectl)
@@ -117,7 +117,7 @@ func (c *command) onePod(s *state) (object, error) {
 	}
 	name := c.oneName()
 	template := at(from, "spec", "template")
-	labels := object{appKey: name, nameKey: "seamark"}
+	labels := object{s.podKey(): name, nameKey: "seamark"}
 	for key, value := range s.service.Spec.Selector {
 		labels[key] = value
 	}
@@ -126,7 +126,7 @@ func (c *command) onePod(s *state) (object, error) {
 	metadata["labels"] = labels
 	return c.deployment(name, object{
 		"replicas": 1, "template": template,
-		"selector": object{"matchLabels": object{appKey: name}},
+		"selector": object{"matchLabels": object{s.podKey(): name}},
 	}), nil
 }
 
@@ -138,7 +138,7 @@ func (c *command) ownService(s *state) object {
 		delete(p, "nodePort")
 		ports = append(ports, p)
 	}
-	own := object{appKey: c.Name}
+	own := object{s.podKey(): c.Name}
 	if s.seamark != nil {
 		own = object{}
 		for key, value := range s.seamark.Spec.Selector.MatchLabels {

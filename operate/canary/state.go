@@ -14,9 +14,12 @@ import (
 	"github.com/seamark/seamark/operate/servers"
 )
 
-// appKey is the label by which the Deployments of this package select their pods. The old
-// Deployment's selector and the Service's do not have it.
-const appKey = "app"
+// appKey is the label of this package's objects. Its Deployments select their pods by it, unless the Service
+// selects by it, too: then by ownKey.
+const (
+	appKey = "app"
+	ownKey = "seamark-canary/app"
+)
 
 // nameKey is the label by which the commands that look into servers find the pods.
 const nameKey = "app.kubernetes.io/name"
@@ -176,6 +179,15 @@ func (s *state) labelled(d *deployment) bool {
 	return d != nil && matches(s.service.Spec.Selector, d.Spec.Template.Metadata.Labels)
 }
 
+// podKey returns the label by which the Deployments of this package select their pods. The Service's selector does
+// not have it.
+func (s *state) podKey() string {
+	if _, ok := s.service.Spec.Selector[appKey]; ok {
+		return ownKey
+	}
+	return appKey
+}
+
 func (s *state) stage() Stage {
 	switch {
 	case s.seamark == nil && s.one == nil:
@@ -295,11 +307,17 @@ func (c *command) readDeployments(ctx context.Context, s *state) error {
 		if len(d.Spec.Selector.MatchLabels) == 0 {
 			return fmt.Errorf("the Deployment %s has no selector.matchLabels. Set --name to another name", d.Metadata.Name)
 		}
+		advice := "Set --name to another name"
+		if !s.labelled(d) { // a rollback has nothing to take out of the Service
+			if c.back {
+				continue
+			}
+			advice += ", or run seamark canary rollback --delete"
+		}
 		for key := range s.service.Spec.Selector {
 			if d.Spec.Selector.has(key) {
 				return fmt.Errorf("the Deployment %s selects its pods by the label %s, as the Service %s does,"+
-					" so they cannot be taken out of the Service. Set --name to another name",
-					d.Metadata.Name, key, c.Service)
+					" so they cannot be taken out of the Service. %s", d.Metadata.Name, key, c.Service, advice)
 			}
 		}
 	}
@@ -332,9 +350,9 @@ func (c *command) selector(s *state, which side) labelSelector {
 	case which == oldSide:
 		return s.old.Spec.Selector
 	case which == oneSide:
-		return labelSelector{MatchLabels: map[string]string{appKey: c.oneName()}}
+		return labelSelector{MatchLabels: map[string]string{s.podKey(): c.oneName()}}
 	case s.seamark == nil:
-		return labelSelector{MatchLabels: map[string]string{appKey: c.Name}}
+		return labelSelector{MatchLabels: map[string]string{s.podKey(): c.Name}}
 	}
 	return s.seamark.Spec.Selector
 }
