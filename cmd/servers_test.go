@@ -23,6 +23,10 @@ func podLists(t *testing.T, names ...string) (kubeconfig string, lists *atomic.I
 	t.Helper()
 	lists = new(atomic.Int64)
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Query().Get("labelSelector"), servers.CanaryLabel) {
+			fmt.Fprint(w, `{"items":[]}`)
+			return
+		}
 		name := names[min(int(lists.Add(1)), len(names))-1]
 		if name == "" {
 			w.WriteHeader(http.StatusInternalServerError)

@@ -358,7 +358,7 @@ func (d *dnsCluster) rollOut(ctx context.Context, o *appsv1.Deployment, pods []*
 		if !isReady(p) && !strings.Contains(p.Spec.Containers[0].Image, "broken") {
 			p = p.DeepCopy()
 			p.Status.PodIP = "10.244." + strings.TrimRight(address(p.Namespace+p.Name), ".")
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			p.Status.Phase, p.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 			if _, err := api.UpdateStatus(ctx, p, metav1.UpdateOptions{}); err != nil {
 				return err
 			}

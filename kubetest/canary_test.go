@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/operate/canary"
+	"github.com/seamark/seamark/operate/servers"
 	"github.com/seamark/seamark/test/chaintest"
 )
 
@@ -171,15 +173,18 @@ func TestCanaryServiceLabels(t *testing.T) {
 	t.Parallel()
 	d := newDNSCluster(t)
 	for name, labels := range map[string]map[string]string{
-		"app": {"app": "coredns"},
+		"app":   {"app": "coredns"},
+		"chart": {"app.kubernetes.io/instance": "coredns", "app.kubernetes.io/name": "coredns", "k8s-app": "coredns"},
 	} {
 		for stage := 1; stage < 5; stage++ {
 			d.labels = labels
 			r := d.run(t, fmt.Sprintf("%s-%d", name, stage))
 			r.advance(stage)
+			r.found()
 
 			r.must(canary.Rollback, "coredns:2")
 			chaintest.Eventually(t, r.Namespace+": stage 1 after a rollback", func() bool { return r.stage() == "1" })
+			r.found()
 			r.Delete = true
 			r.must(canary.Rollback, "coredns:2")
 			if got := r.stage(); got != "0" {
@@ -187,6 +192,29 @@ func TestCanaryServiceLabels(t *testing.T) {
 			}
 		}
 	}
+}
+
+// found checks that the commands that look into servers find the pods of Seamark, and no others.
+func (r *canaryRun) found() {
+	r.Helper()
+	o := servers.Options{Cluster: cluster.Options{Kubeconfig: r.file}, Namespace: r.Namespace, Timeout: patience}
+	var got, want []string
+	chaintest.Eventually(r.T, r.Namespace+": the commands find the pods of Seamark", func() bool {
+		got, want = nil, nil
+		found, err := servers.Pods(r.Context(), o)
+		for _, s := range found {
+			got = append(got, s.Pod.Name)
+			s.Close()
+		}
+		for _, p := range must(r.k.CoreV1().Pods(r.Namespace).List(r.Context(), metav1.ListOptions{}))(r.T).Items {
+			if p.OwnerReferences[0].Name != "coredns" {
+				want = append(want, p.Name)
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		return err == nil && slices.Equal(got, want)
+	})
 }
 
 // Errors, slow answers, differences and too few queries stop a promotion; --force

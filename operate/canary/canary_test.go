@@ -177,7 +177,7 @@ func TestManifest(t *testing.T) {
 		{"strategy", at(o, "spec", "strategy"), `{"type":"RollingUpdate"}`},
 		{"own labels", at(o, "metadata", "labels"), `{"app":"seamark"}`},
 		{"selector", at(o, "spec", "selector", "matchLabels"), `{"app":"seamark"}`},
-		{"labels", at(o, "spec", "template", "metadata", "labels"), `{"app":"seamark","app.kubernetes.io/name":"seamark"}`},
+		{"labels", at(o, "spec", "template", "metadata", "labels"), `{"app":"seamark","app.kubernetes.io/name":"seamark","seamark-canary/app":"seamark"}`},
 		{"annotations", at(o, "spec", "template", "metadata", "annotations"), `{"a":"b"}`},
 		{"node affinity", at(spec, "affinity", "nodeAffinity"), `{"a":"b"}`},
 		{"required anti-affinity", at(spec, "affinity", "podAntiAffinity")["requiredDuringSchedulingIgnoredDuringExecution"], `null`},

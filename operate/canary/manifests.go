@@ -54,7 +54,7 @@ func (c *command) manifest(s *state) (object, error) {
 		}
 	}
 
-	metadata := object{"labels": object{s.podKey(): c.Name, nameKey: "seamark"}}
+	metadata := object{"labels": s.podLabels(c.Name)}
 	if annotations := at(from, "spec", "template", "metadata", "annotations"); len(annotations) > 0 {
 		ofKubectl := func(key string, _ any) bool { return strings.HasPrefix(key, "kubectl.kubernetes.io/") }
 		maps.DeleteFunc(annotations, ofKubectl)
@@ -70,6 +70,28 @@ func (c *command) manifest(s *state) (object, error) {
 		result["strategy"] = strategy
 	}
 	return c.deployment(c.Name, result), nil
+}
+
+// podLabels returns the labels of the pods of one of Seamark's Deployments that are not behind the Service.
+func (s *state) podLabels(name string) object {
+	return object{s.podKey(): name, servers.CanaryLabel: name, nameKey: "seamark"}
+}
+
+// serviceLabels returns the labels by which the Service selects pods, for a patch that adds them to pods of Seamark
+// or, with remove, restores what these pods had in their place.
+func (s *state) serviceLabels(remove bool) object {
+	labels := object{}
+	for key, value := range s.service.Spec.Selector {
+		switch {
+		case !remove:
+			labels[key] = value
+		case key == nameKey && value != "seamark":
+			labels[key] = "seamark"
+		default:
+			labels[key] = nil
+		}
+	}
+	return labels
 }
 
 // replaceCoreDNS makes the copy of CoreDNS's container run Seamark, with the same arguments.
@@ -117,7 +139,7 @@ func (c *command) onePod(s *state) (object, error) {
 	}
 	name := c.oneName()
 	template := at(from, "spec", "template")
-	labels := object{s.podKey(): name, nameKey: "seamark"}
+	labels := s.podLabels(name)
 	for key, value := range s.service.Spec.Selector {
 		labels[key] = value
 	}

@@ -15,13 +15,10 @@ import (
 )
 
 // appKey is the label of this package's objects. Its Deployments select their pods by it, unless the Service
-// selects by it, too: then by ownKey.
-const (
-	appKey = "app"
-	ownKey = "seamark-canary/app"
-)
+// selects by it, too: then by servers.CanaryLabel, which all pods have.
+const appKey = "app"
 
-// nameKey is the label by which the commands that look into servers find the pods.
+// nameKey is the label by which the commands that look into servers find pods, if the Service does not select by it.
 const nameKey = "app.kubernetes.io/name"
 
 // replicasKey is the annotation of the old Deployment with the number of replicas that
@@ -183,7 +180,7 @@ func (s *state) labelled(d *deployment) bool {
 // not have it.
 func (s *state) podKey() string {
 	if _, ok := s.service.Spec.Selector[appKey]; ok {
-		return ownKey
+		return servers.CanaryLabel
 	}
 	return appKey
 }

@@ -159,7 +159,7 @@ func (c *command) serve(s *state, to Stage) (steps []step) {
 		}
 	case to >= AllPods:
 		if !s.labelled(s.seamark) {
-			labelled := template(s.service.Spec.Selector, false)
+			labelled := template(s.serviceLabels(false))
 			steps = append(steps, c.patch("Add the pods of Seamark to the Service "+c.Service, c.Name, labelled))
 		}
 		if len(steps) > 0 || !s.seamark.complete() || c.inService(s, seamarkSide) < s.seamark.Spec.Replicas {
@@ -174,7 +174,7 @@ func (c *command) serve(s *state, to Stage) (steps []step) {
 func (c *command) withdraw(s *state, to Stage) (steps []step) {
 	if to < AllPods && (s.labelled(s.seamark) || len(s.selected(seamarkSide)) > 0) {
 		if s.labelled(s.seamark) {
-			unlabelled := template(s.service.Spec.Selector, true)
+			unlabelled := template(s.serviceLabels(true))
 			steps = append(steps, c.patch("Take new pods of Seamark out of the Service "+c.Service, c.Name, unlabelled))
 		}
 		steps = append(steps, c.unlabel(s, seamarkSide))
@@ -188,16 +188,9 @@ func (c *command) withdraw(s *state, to Stage) (steps []step) {
 	return steps
 }
 
-// template returns the patch of a Deployment that adds labels to its pods, or removes them.
-func template(labels map[string]string, remove bool) object {
-	changed := object{}
-	for key, value := range labels {
-		changed[key] = value
-		if remove {
-			changed[key] = nil
-		}
-	}
-	return object{"spec": object{"template": object{"metadata": object{"labels": changed}}}}
+// template returns the patch of a Deployment that changes labels of its pods.
+func template(labels object) object {
+	return object{"spec": object{"template": object{"metadata": object{"labels": labels}}}}
 }
 
 func (d *deployment) image() string {
@@ -294,7 +287,12 @@ func (c *command) unlabel(s *state, which side) step {
 		pods = "'" + pods + "'" // for the shell
 	}
 	command := c.kubectl("label pods -l %s", pods)
-	for _, key := range slices.Sorted(maps.Keys(s.service.Spec.Selector)) {
+	restored := s.serviceLabels(true)
+	for _, key := range slices.Sorted(maps.Keys(restored)) {
+		if value := restored[key]; value != nil {
+			command += fmt.Sprintf(" --overwrite %s=%s", key, value)
+			continue
+		}
 		command += " " + key + "-"
 	}
 
@@ -316,11 +314,7 @@ func (c *command) unlabel(s *state, which side) step {
 }
 
 func (c *command) unlabelPods(ctx context.Context, s *state, which side) error {
-	removed := object{}
-	for key := range s.service.Spec.Selector {
-		removed[key] = nil
-	}
-	body := encode(object{"metadata": object{"labels": removed}})
+	body := encode(object{"metadata": object{"labels": s.serviceLabels(true)}})
 	for _, p := range s.selected(which) {
 		_, err := c.API.Do(ctx, http.MethodPatch, c.path("pods", p.Metadata.Name), mergeType, body)
 		if err != nil && !apiserver.IsNotFound(err) {

@@ -24,6 +24,9 @@ import (
 const (
 	// Selector has the labels of servers, in every way of installing them.
 	Selector = "app.kubernetes.io/name=seamark"
+	// CanaryLabel is a label of the pods of seamark canary. Behind a Service that selects by the label of
+	// Selector they have the old server's value of that.
+	CanaryLabel = "seamark-canary/app"
 	// NodeSelector has the labels of node caches: those of NodeLocal DNSCache.
 	NodeSelector = "k8s-app=node-local-dns"
 	// Namespace is that of a cluster's DNS servers.
@@ -31,6 +34,9 @@ const (
 	// Most bounds the servers that a command looks into.
 	Most = 100
 )
+
+// canarySelector has the labels of servers that Selector does not find.
+const canarySelector = CanaryLabel + ",app.kubernetes.io/name!=seamark"
 
 // adminPort is the port of a pod whose arguments have none.
 const adminPort = 8053
@@ -186,14 +192,24 @@ func (o *Options) none(ctx context.Context, session *apiserver.Session) error {
 
 // list returns the pods with the labels, without those of the other kind.
 func (o *Options) list(ctx context.Context, session *apiserver.Session, path string) ([]pod, error) {
-	var found []pod
+	found, err := o.listSelected(ctx, session, path, o.selector())
+	if err != nil || o.Nodes || o.Selector != "" {
+		return found, err
+	}
+	more, err := o.listSelected(ctx, session, path, canarySelector)
+	return append(found, more...), err
+}
+
+func (o *Options) listSelected(
+	ctx context.Context, session *apiserver.Session, path, selector string,
+) (found []pod, err error) {
 	for next := ""; ; {
 		var list struct {
 			Metadata struct{ Continue string }
 			Items    []pod
 		}
-		page := path + "?limit=500&labelSelector=" + url.QueryEscape(o.selector()) + next
-		if err := session.Read(ctx, page, "the pods with the labels "+o.selector(), &list); err != nil {
+		page := path + "?limit=500&labelSelector=" + url.QueryEscape(selector) + next
+		if err := session.Read(ctx, page, "the pods with the labels "+selector, &list); err != nil {
 			return nil, err
 		}
 

@@ -70,6 +70,8 @@ func options(t *testing.T, responses map[string]string) Options {
 			portForward(w, r, "127.0.0.1:1")
 		case ok && text != "403":
 			fmt.Fprint(w, text)
+		case strings.HasSuffix(key, " "+canarySelector):
+			fmt.Fprint(w, `{"items":[]}`)
 		case ok || strings.HasSuffix(key, "/portforward"):
 			w.WriteHeader(http.StatusForbidden)
 			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"the account is forbidden to do this","reason":"Forbidden","code":403}`)
@@ -152,6 +154,31 @@ func TestPodsOfCluster(t *testing.T) {
 		}
 		if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%+v: got %q and error %v, want %q", changed, got, err, c.want)
+		}
+	}
+}
+
+// Pods of a canary have the name of CoreDNS behind the Service of CoreDNS's chart, and are found by a label of their own.
+func TestPodsOfCanary(t *testing.T) {
+	const behind = `{"items":[{"metadata":{"namespace":"kube-system","name":"seamark-canary-a"},"spec":{},"status":{"phase":"Running"}}]}`
+	for _, c := range []struct {
+		listed, selector string
+		want             []string
+	}{
+		{`{"items":[]}`, "", []string{"seamark-canary-a"}},
+		{clusterPods, "", []string{"seamark-a", "seamark-b", "seamark-c", "seamark-canary-a"}},
+		{clusterPods, Selector, []string{"seamark-a", "seamark-b", "cache", "seamark-c"}},
+	} {
+		o := options(t, map[string]string{list: c.listed, "/api/v1/namespaces/kube-system/pods " + canarySelector: behind})
+		o.Selector = c.selector
+		found, err := Pods(t.Context(), o)
+		var got []string
+		for _, s := range found {
+			got = append(got, s.Pod.Name)
+			s.Close()
+		}
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("selector %q: got %q and error %v, want %q", c.selector, got, err, c.want)
 		}
 	}
 }
