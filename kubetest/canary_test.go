@@ -133,6 +133,10 @@ func TestCanary(t *testing.T) {
 			t.Errorf("Deployment %s: got label k8s-app=%s, want none: kubeadm counts Deployments with it", name, o.Labels["k8s-app"])
 		}
 	}
+	labelled := must(d.k.AppsV1().Deployments("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: servers.Selector}))(t)
+	if len(labelled.Items) != 1 || labelled.Items[0].Name != "seamark" {
+		t.Errorf("Deployments that seamark doctor finds: got %v, want seamark", labelled.Items)
+	}
 	r.must(canary.Promote, "seamark:2") // nothing to do
 
 	r.must(canary.Rollback, "coredns:2")

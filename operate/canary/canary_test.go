@@ -175,7 +175,7 @@ func TestManifest(t *testing.T) {
 	}{
 		{"replicas", at(o, "spec")["replicas"], `3`},
 		{"strategy", at(o, "spec", "strategy"), `{"type":"RollingUpdate"}`},
-		{"own labels", at(o, "metadata", "labels"), `{"app":"seamark"}`},
+		{"own labels", at(o, "metadata", "labels"), `{"app":"seamark","app.kubernetes.io/name":"seamark"}`},
 		{"selector", at(o, "spec", "selector", "matchLabels"), `{"app":"seamark"}`},
 		{"labels", at(o, "spec", "template", "metadata", "labels"), `{"app":"seamark","app.kubernetes.io/name":"seamark","seamark-canary/app":"seamark"}`},
 		{"annotations", at(o, "spec", "template", "metadata", "annotations"), `{"a":"b"}`},

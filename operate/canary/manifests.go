@@ -121,12 +121,15 @@ func (d *deployment) object() (o object, err error) {
 }
 
 // deployment returns a Deployment. Its own labels do not have k8s-app: kubeadm counts
-// Deployments with this label as DNS add-ons, and fails if it finds two.
+// Deployments with this label as DNS add-ons, and fails if it finds two. seamark doctor
+// finds it by nameKey.
 func (c *command) deployment(name string, spec object) object {
 	return object{
 		"apiVersion": "apps/v1", "kind": "Deployment",
-		"metadata": object{"name": name, "namespace": c.Namespace, "labels": object{appKey: name}},
-		"spec":     spec,
+		"metadata": object{
+			"name": name, "namespace": c.Namespace, "labels": object{appKey: name, nameKey: "seamark"},
+		},
+		"spec": spec,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/operate/canary"
+	"github.com/seamark/seamark/operate/servers"
 	"github.com/seamark/seamark/sys/health"
 )
 
@@ -34,7 +35,7 @@ func (d *examination) examineServer() {
 
 	d.get(subjectServer, deployments(s.Metadata.Namespace, selector), &d.servers)
 	var beside, labelled workloads
-	d.get(subjectServer, deployments("kube-system", "app.kubernetes.io/name=seamark"), &beside)
+	d.get(subjectServer, deployments("kube-system", servers.Selector), &beside)
 	if d.Server != "seamark" && len(beside.Items) > 0 {
 		d.add(subjectServer, Info, "seamark canary status", "Seamark runs beside it: the Deployment %s",
 			beside.Items[0].Metadata.Name)
