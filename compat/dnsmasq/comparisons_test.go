@@ -91,6 +91,9 @@ var comparisons = []comparison{
 		"laptop A", "laptop.home.example A", "laptop.home.example AAAA", "1.0.4.10.in-addr.arpa PTR", "ttl.home.example A",
 	}},
 	{args: "-h -R -S U1 -H DIR/hosts --host-record=web.internal.example,10.4.0.9", queries: []string{"web.internal.example A"}},
+	{args: "-h -R -S U1 -H DIR/hosts -E -s internal.example --host-record=laptop,10.4.0.1", queries: []string{
+		"laptop A", "laptop.internal.example A", "1.0.4.10.in-addr.arpa PTR", "db.internal.example A",
+	}},
 	{args: "-h -R -S U1 -A /redirect.example/10.5.0.1 -A /redirect.example/fd00::5 -H DIR/hosts", queries: []string{
 		"redirect.example A", "a.redirect.example A", "a.b.redirect.example AAAA", "x.redirect.example A", "notredirect.example A", "x.redirect.example TXT",
 	}, differ: []difference{

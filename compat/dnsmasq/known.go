@@ -52,14 +52,19 @@ func (w *writer) hostsFiles() {
 	for _, file := range files[1:] {
 		options = append(options, "file "+word(file))
 	}
+	expand := w.expand && w.domain != ""
 	for _, h := range w.hostRecords {
 		if h.ttl < 0 {
+			names := strings.Join(h.names, " ")
+			if expand { // the files' names alone: not those with a dot at the end
+				names = strings.Join(h.names, ". ") + "."
+			}
 			for _, addr := range h.addrs {
-				options = append(options, addr.String()+" "+strings.Join(h.names, " "))
+				options = append(options, addr.String()+" "+names)
 			}
 		}
 	}
-	if w.expand && w.domain != "" {
+	if expand {
 		options = append(options, "domain "+w.domain)
 	}
 	if w.localise {

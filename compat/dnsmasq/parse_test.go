@@ -113,6 +113,7 @@ func TestOptions(t *testing.T) {
 		{"-H /dns/key -s example.org", []string{"hosts /dns/key", "ttl 0", "fallthrough"}},
 		{"-H '/a#b'", []string{`hosts "'/a#b'"`, "ttl 0", "fallthrough"}},
 		{"-H /k --host-record=a,a.b,10.0.0.1,fd00::1", []string{"hosts /k", "10.0.0.1 a a.b", "fd00::1 a a.b", "ttl 0", "fallthrough"}},
+		{"-H /k -E -s d --host-record=a,a.b,10.0.0.1", []string{"hosts /k", "10.0.0.1 a. a.b.", "domain d", "ttl 0", "fallthrough"}},
 		{"--host-record=a,a.b,10.0.0.1,60 --host-record=c,10.0.0.1", []string{"records", "a 60 A 10.0.0.1", "a.b 60 A 10.0.0.1", "1.0.0.10.in-addr.arpa 60 PTR a.", "c 0 A 10.0.0.1"}},
 		{"-A /a.b/1.2.3.4 -A /a.b/::1", []string{"records", "a.b 0 A 1.2.3.4", "*.a.b 0 A 1.2.3.4", "a.b 0 AAAA ::1", "*.a.b 0 AAAA ::1"}},
 		{"-A /#/1.2.3.4 -A 1.2.3.5", []string{"records", "* 0 A 1.2.3.4", "* 0 A 1.2.3.5"}},
