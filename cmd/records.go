@@ -143,8 +143,13 @@ func (p *program) serverRecords(
 	var order []inventory.Record
 	holders := map[inventory.Record][]string{}
 	for _, reply := range replies {
+		seen := map[inventory.Record]bool{} // two server blocks may have the same record
 		for _, r := range reply.value {
 			k := key(r)
+			if seen[k] {
+				continue
+			}
+			seen[k] = true
 			if holders[k] == nil {
 				order = append(order, r)
 			}

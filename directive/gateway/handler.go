@@ -88,6 +88,9 @@ func (h *Handler) Ready() bool { return h.source == nil || h.source.synced.Happe
 // ListedZones implements inventory.Partial.
 func (h *Handler) ListedZones() []wire.Name { return h.zones }
 
+// RecordSource identifies the handler's records.
+func (h *Handler) RecordSource() any { return h.source }
+
 // ZoneRecords returns the records in a zone, in wire form and in no particular order.
 func (h *Handler) ZoneRecords(origin wire.Name) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {

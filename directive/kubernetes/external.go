@@ -40,6 +40,9 @@ func (e *External) Follow(changed func(origin wire.Name)) (stop func()) {
 	return e.handler.Follow(changed)
 }
 
+// RecordSource identifies the records, as [Handler.RecordSource] does.
+func (e *External) RecordSource() any { return e.handler.RecordSource() }
+
 // ZoneRecords yields the records of a zone, as [Handler.ZoneRecords] does.
 func (e *External) ZoneRecords(origin wire.Name) iter.Seq[[]byte] {
 	return e.handler.ZoneRecords(origin)

@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -24,6 +25,14 @@ func (h *Handler) ClusterOptions() cluster.Options { return h.options.Options }
 // length before it.
 func (h *Handler) HasNamespace(label []byte) bool {
 	return h.index.Namespace(label).Exposed()
+}
+
+// RecordSource identifies the handler's records: those of the same cluster with the same TTL.
+func (h *Handler) RecordSource() any {
+	return struct {
+		index *index.Index
+		ttl   uint32
+	}{h.index, h.ttl}
 }
 
 // ZoneRecords yields the records of one of the handler's zones below its own name, in wire

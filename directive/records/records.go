@@ -13,6 +13,7 @@ import (
 // directive. Its reference page is docs/reference/directives/records.md.
 type Handler struct {
 	own     names
+	packed  string           // own's records
 	lines   map[*entry]place // of the first record of each name in own
 	zones   []wire.Name      // of all uses
 	whole   []wire.Name      // the zones of the server block
@@ -94,6 +95,14 @@ func (h *Handler) Ready() bool { return h.objects == nil || h.objects.IsSynced()
 
 // ListedZones implements inventory.Partial.
 func (h *Handler) ListedZones() []wire.Name { return h.zones }
+
+// RecordSource identifies the handler's records: those of a use in another server block may be the same.
+func (h *Handler) RecordSource() any {
+	return struct {
+		own     string
+		objects *objectNames
+	}{h.packed, h.objects}
+}
 
 // ZoneRecords returns the records in a zone, in wire form and in no particular order.
 func (h *Handler) ZoneRecords(origin wire.Name) iter.Seq[[]byte] {

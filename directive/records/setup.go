@@ -35,7 +35,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		}
 	}
 
-	for owner, sets := range objects.Owners(own.pack()) {
+	h.packed = own.pack()
+	for owner, sets := range objects.Owners(h.packed) {
 		e := &objects.Entry{Value: sets}
 		h.own.Set(owner, e)
 		h.lines[(*entry)(e)] = own.owners[owner].first

@@ -47,6 +47,11 @@ func ListersOf(b *config.Block) (all []Named) {
 }
 
 type (
+	// A sourced lister may have the records of another one, of which it differs by options that do not affect them.
+	sourced interface {
+		// RecordSource identifies the records of each zone: those of a lister with the same one are the same.
+		RecordSource() any
+	}
 	// A generating lister makes records from objects (kubernetes).
 	generating interface {
 		ZoneRecords(origin wire.Name) iter.Seq[[]byte]
@@ -67,20 +72,26 @@ type Record struct {
 	Data      string `json:"data"`
 }
 
-// Records returns the records of listers. A zone that several listers of a directive have is
-// listed once.
+// Records returns the records of listers. Those of a zone that several listers of a directive have from the same
+// source, as the server blocks of several ports, are listed once.
 func Records(listers iter.Seq[Named]) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
-		seen := map[string]bool{}
+		type listed struct {
+			directive string
+			origin    wire.Name
+			source    any
+		}
+		seen := map[listed]bool{}
 		for h := range listers {
 			for _, origin := range h.AuthoritativeZones() {
-				key := h.Directive + " " + string(origin)
-				if seen[key] {
+				records, source := zoneRecords(h.Lister, origin)
+				zone := listed{h.Directive, origin, source}
+				if records == nil || seen[zone] {
 					continue
 				}
-				seen[key] = true
+				seen[zone] = true
 
-				for wire := range zoneRecords(h.Lister, origin) {
+				for wire := range records {
 					rr, _, err := dns.UnpackRR(wire, 0)
 					if err == nil && !yield(record(origin, h.Directive, rr)) {
 						return
@@ -100,15 +111,22 @@ func record(origin wire.Name, directive string, rr dns.RR) Record {
 	return Record{origin.String(), directive, header.Name, header.Ttl, dns.Type(header.Rrtype).String(), data}
 }
 
-// zoneRecords returns the records of a zone of h.
-func zoneRecords(h Lister, origin wire.Name) iter.Seq[[]byte] {
-	switch h := h.(type) {
+// zoneRecords returns the records of a zone of h, nil if there are none, and what identifies them.
+func zoneRecords(h Lister, origin wire.Name) (records iter.Seq[[]byte], source any) {
+	var lister any = h
+	if p, ok := h.(partial); ok {
+		lister = p.Partial
+	}
+	switch h := lister.(type) {
 	case generating:
-		return h.ZoneRecords(origin)
+		records, source = h.ZoneRecords(origin), h
 	case versioned:
 		if v := h.Version(origin); v != nil {
-			return v.Records
+			records, source = v.Records, v
 		}
 	}
-	return func(func([]byte) bool) {}
+	if h, ok := lister.(sourced); ok {
+		source = h.RecordSource()
+	}
+	return records, source
 }

@@ -43,13 +43,35 @@ func records(t *testing.T, lines ...string) iter.Seq[[]byte] {
 	return slices.Values(list)
 }
 
-// objects is a lister that makes records, as kubernetes does.
-type objects map[wire.Name]iter.Seq[[]byte]
-
-func (o objects) AuthoritativeZones() []wire.Name {
-	return slices.Sorted(maps.Keys(o))
+// objects is a lister that makes records of a zone, as kubernetes does.
+type objects struct {
+	origin  wire.Name
+	records iter.Seq[[]byte]
 }
-func (o objects) ZoneRecords(origin wire.Name) iter.Seq[[]byte] { return o[origin] }
+
+func (o *objects) AuthoritativeZones() []wire.Name               { return []wire.Name{o.origin} }
+func (o *objects) ZoneRecords(origin wire.Name) iter.Seq[[]byte] { return o.records }
+
+// shared is objects of which several handlers have the same.
+type shared struct {
+	*objects
+	ttl int
+}
+
+func (s *shared) RecordSource() any { return shared{s.objects, s.ttl} }
+
+// part is a Partial.
+type part struct{ shared }
+
+func (p *part) ListedZones() []wire.Name { return p.objects.AuthoritativeZones() }
+
+// version is a version of a zone.
+type version struct {
+	zone.Version
+	records iter.Seq[[]byte]
+}
+
+func (v *version) Records(yield func([]byte) bool) { v.records(yield) }
 
 // files is a lister with versions of zones, as file is. A zone may have none yet.
 type files map[wire.Name]zone.Version
@@ -80,12 +102,11 @@ func list(n int, listers ...any) (lines []string) {
 	return lines
 }
 
-// The records of all listers are listed, those of a zone that several listers of a directive
-// have once.
+// The records of all listers are listed.
 func TestRecords(t *testing.T) {
 	cluster, a := name(t, "cluster.local."), name(t, "a.example.")
-	kubernetes := objects{cluster: records(t, "web.shop.svc.cluster.local. 5 IN A 10.0.0.1", `txt.cluster.local. 30 IN TXT "a b" "\"c"`, `odd.cluster.local. 30 IN TYPE65280 \# 2 ABCD`)}
-	malformed := objects{a: func(yield func([]byte) bool) {
+	kubernetes := &objects{cluster, records(t, "web.shop.svc.cluster.local. 5 IN A 10.0.0.1", `txt.cluster.local. 30 IN TXT "a b" "\"c"`, `odd.cluster.local. 30 IN TYPE65280 \# 2 ABCD`)}
+	malformed := &objects{a, func(yield func([]byte) bool) {
 		for _, record := range [][]byte{{1}, []byte("\x01a\x00\x00\x01\x00\x01\x00\x00\x00\x05\x00\x04abc")} {
 			if !yield(record) {
 				return
@@ -105,6 +126,38 @@ func TestRecords(t *testing.T) {
 	}
 	if got := list(1, "kubernetes", kubernetes, "other", kubernetes); len(got) != 1 {
 		t.Errorf("with a break after the first: got %q, want one", got)
+	}
+}
+
+// Listers of one directive and zone, as in two views, are all listed, and those of the same source once.
+func TestRecordsOfOneZone(t *testing.T) {
+	a := name(t, "a.example.")
+	inside := &version{records: records(t, "in.a.example. 5 IN A 10.0.0.1")}
+	outside := &version{records: records(t, "out.a.example. 5 IN A 192.0.2.1")}
+	one, two := &objects{a, inside.records}, &objects{a, outside.records}
+	of := func(o *objects, ttl int) shared { return shared{o, ttl} }
+	for _, c := range []struct {
+		listers []Lister
+		want    []string
+	}{
+		{[]Lister{files{a: inside}, files{a: outside}, files{a: inside}}, []string{"in.a.example.", "out.a.example."}},
+		{[]Lister{files{a: nil}, files{a: inside}}, []string{"in.a.example."}},
+		{[]Lister{one, two, one}, []string{"in.a.example.", "out.a.example."}},
+		{[]Lister{new(of(one, 5)), new(of(one, 5)), new(of(two, 5))}, []string{"in.a.example.", "out.a.example."}},
+		{[]Lister{new(of(one, 5)), new(of(one, 6))}, []string{"in.a.example.", "in.a.example."}},
+		{[]Lister{partial{&part{of(one, 5)}}, partial{&part{of(one, 5)}}, partial{&part{of(two, 5)}}}, []string{"in.a.example.", "out.a.example."}},
+	} {
+		var named []Named
+		for _, l := range c.listers {
+			named = append(named, Named{"x", l})
+		}
+		var got []string
+		for r := range Records(slices.Values(named)) {
+			got = append(got, r.Name)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v: got %q, want %q", c.listers, got, c.want)
+		}
 	}
 }
 
