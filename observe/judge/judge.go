@@ -49,11 +49,10 @@ type Judge struct {
 	logged  map[key]health.Condition // by run alone
 }
 
-// A key identifies a condition of a rule while its text changes.
+// A key identifies a condition of a rule while its text and its severity change.
 type key struct {
-	rule     int
-	object   string
-	severity health.Severity // zero in Judge.begun: a condition that gets worse has begun before
+	rule   int
+	object string
 }
 
 // A span is when a condition was found first and last.
@@ -168,9 +167,10 @@ func (j *Judge) judge(now time.Time) (all []health.Condition, own map[key]health
 		if c.Lost > lostMuch {
 			c.Severity = health.Critical
 		}
-		c.Since = health.OnClock(j.beginning(key{rule: rule, object: c.Object}, c.Since, now), now)
+		k := key{rule, c.Object}
+		c.Since = health.OnClock(j.beginning(k, c.Since, now), now)
 		all = append(all, c)
-		own[key{rule, c.Object, c.Severity}] = c
+		own[k] = c
 	}
 	for _, c := range unready {
 		add(-1, c)
@@ -210,15 +210,16 @@ func (j *Judge) beginning(k key, since, now time.Time) time.Time {
 	return s.first
 }
 
-// logChanges logs the conditions that have begun, become worse or ended since the last call.
+// logChanges logs the conditions that have begun, changed their severity or ended since the last call. Notes are not
+// logged: what is left as one has ended.
 func (j *Judge) logChanges(own map[key]health.Condition) {
 	for k, c := range own {
-		if _, ok := j.logged[k]; !ok && c.Severity != health.Note {
+		if j.logged[k].Severity != c.Severity && c.Severity != health.Note {
 			j.log.Warn("health: "+c.Text, "severity", string(c.Severity), "alert", c.Alert)
 		}
 	}
 	for k, c := range j.logged {
-		if _, ok := own[k]; !ok && c.Severity != health.Note {
+		if now, ok := own[k]; (!ok || now.Severity == health.Note) && c.Severity != health.Note {
 			j.log.Info("health: Over: "+c.Text, "alert", c.Alert, "duration", time.Since(c.Since).Round(time.Second))
 		}
 	}

@@ -532,11 +532,32 @@ func TestWorseConditionIsLogged(t *testing.T) {
 		synctest.Wait()
 		log := b.log.String()
 		if !strings.Contains(log, "health: the certificate a.pem expires in ") ||
-			!strings.Contains(log, "health: the certificate a.pem expired\"") {
-			t.Errorf("got the log\n%s\nwant both", log)
+			!strings.Contains(log, "health: the certificate a.pem expired\"") || strings.Contains(log, "Over: ") {
+			t.Errorf("got the log\n%s\nwant both, and no end", log)
 		}
 		if since := time.Since(b.Conditions(time.Now())[0].Since); since != time.Hour {
 			t.Errorf("got a condition of %v, want 1h", since)
+		}
+	})
+}
+
+// A condition of which a note is left is logged as over, and once.
+func TestConditionThatBecomesNoteIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		const to = "192.0.2.1:53"
+		up := new(atomic.Int64)
+		b.reg.TemporaryGauge("seamark_forward_upstream_up", "", func() float64 { return float64(up.Load()) }, "to", to)
+		b.gauge(1, "seamark_forward_upstream_up", "to", "192.0.2.2:53")
+		b.reg.Counter("coredns_proxy_healthcheck_failures_total", "", "to", to).Add(1)
+		time.Sleep(time.Minute)
+		up.Store(1)
+		time.Sleep(time.Minute)
+		b.wants("note SeamarkForwardHealthcheckFailures the upstream " + to + " failed its health check in the last minutes (1); it counts as up")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if log := b.log.String(); strings.Count(log, "health: the upstream ") != 1 || strings.Count(log, "health: Over: the upstream ") != 1 {
+			t.Errorf("got the log\n%s\nwant a beginning and an end", log)
 		}
 	})
 }
