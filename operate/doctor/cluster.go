@@ -110,10 +110,14 @@ func (d *examination) examineWorkloads() {
 
 		for _, p := range list.Items {
 			pods++
-			policies[cmp.Or(p.Spec.DNSPolicy, "ClusterFirst")]++
+			policy := cmp.Or(p.Spec.DNSPolicy, "ClusterFirst")
+			policies[policy]++
 
 			value := "5 (default)"
-			if p.Spec.DNSPolicy == "Default" || p.Spec.DNSPolicy == "None" {
+			if policy == "ClusterFirst" && p.Spec.HostNetwork {
+				policy = "Default" // to the kubelet
+			}
+			if policy == "Default" || policy == "None" {
 				value = "of the node or of the pod"
 			}
 

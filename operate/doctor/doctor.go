@@ -116,8 +116,9 @@ type (
 	pod struct {
 		Metadata meta
 		Spec     struct {
-			DNSPolicy string
-			DNSConfig *struct {
+			DNSPolicy   string
+			HostNetwork bool
+			DNSConfig   *struct {
 				Nameservers, Searches []string
 				Options               []struct{ Name, Value string }
 			}
