@@ -111,6 +111,7 @@ func (c *Client) Address() string {
 type response struct {
 	*http.Response
 	alive  func() // extends the time until which the request ends
+	idle   func() // there is no such time until alive: nothing is read
 	cancel context.CancelCauseFunc
 	err    func(error) error // adds the cause to an error of reading
 }
@@ -167,7 +168,8 @@ func (c *Client) do(
 		return nil, c.unreachable(redact.Error(err))
 	}
 
-	r := &response{Response: got, cancel: stop, err: explained, alive: func() { timer.Reset(silence) }}
+	r := &response{Response: got, cancel: stop, err: explained,
+		alive: func() { timer.Reset(silence) }, idle: func() { timer.Stop() }}
 	if err := c.check(r); err != nil {
 		r.close()
 		return nil, err
@@ -267,6 +269,7 @@ func (c *Client) lines(
 		if len(scanner.Bytes()) == 0 {
 			continue
 		}
+		r.idle() // the reader of the output may wait
 		if err := yield(scanner.Bytes()); err != nil {
 			return err
 		}

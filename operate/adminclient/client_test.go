@@ -182,6 +182,33 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// A reader of the output that waits is no silence of the server.
+func TestSlowReader(t *testing.T) {
+	const timeout = 200 * time.Millisecond
+	waited := make(chan struct{})
+	c := client(t, timeout, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		fmt.Fprintln(w, `{"name": "a."}`)
+		w.(http.Flusher).Flush()
+		select {
+		case <-waited:
+		case <-r.Context().Done():
+		}
+		fmt.Fprintln(w, `{"name": "b."}`)
+	})
+	records := 0
+	err := c.Records(t.Context(), nil, func(inventory.Record) error {
+		if records++; records == 1 {
+			time.Sleep(2 * timeout)
+			close(waited)
+		}
+		return nil
+	})
+	if records != 2 || err != nil {
+		t.Errorf("got %d records and error %v, want two and none", records, err)
+	}
+}
+
 // Lines have a limit, may be of a later version, and end with an error of yield.
 func TestLines(t *testing.T) {
 	body := "\n{\"name\":\"a.\",\"later\":1}\n\n{\"name\":\"b.\"}\n"
