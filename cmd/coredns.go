@@ -69,6 +69,7 @@ func onlySeamark() map[string][]string {
 		"kubernetes": {"manifests", "snapshot", "ptr", "compatible", "wildcards", "only", "node"},
 		"cache":      {"memory"},
 		"file":       {"max_size"},
+		"hosts":      {"file", "domain", "localise", "configmap", "endpoint", "tls", "kubeconfig", "manifests"},
 		"forward":    {"case_randomization", "fallback", "prefer_tcp", "attempts", "unanswered"},
 		"etcd":       {"watch", "most", "ttl", "negative_ttl", "priority", "hostmaster", "local", "compatible"},
 		"secondary":  {"expire", "file", "follow", "key", "max_size"},
