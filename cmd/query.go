@@ -143,9 +143,7 @@ func (p *program) showStep(s stub.Step) {
 // queryConfig returns the contents of the resolv.conf that applies.
 func (p *program) queryConfig(ctx context.Context, q queryFlags, key cluster.Key) (resolvconf.Config, error) {
 	if q.pod == "" {
-		config, comments, err := resolvconf.ReadNode(q.file)
-		p.showComments(comments)
-		return config, err
+		return resolvconf.ReadResolver(q.file)
 	}
 
 	session, err := q.source.session()

@@ -23,6 +23,10 @@ func TestQuery(t *testing.T) {
 		lines[1] != "    web.shop.svc.cluster.local. 5 IN A 10.96.10.10" || !strings.HasPrefix(lines[2], "web.shop.svc.cluster.local. AAAA: NODATA from ") {
 		t.Errorf("seamark query web: got %q, %q, status %d", out, stderr, code)
 	}
+	write(t, filepath.Join(dir, "domain.conf"), "nameserver\ndomain shop.svc.cluster.local\n") // of a machine, not of a node
+	if out, stderr, code := query("web A --resolv-conf domain.conf"); code != 0 || stderr != "" || !strings.HasPrefix(out, "web.shop.svc.cluster.local. A: NOERROR") {
+		t.Errorf("seamark query web with a line domain: got %q, %q, status %d", out, stderr, code)
+	}
 	out, stderr, code = query("none.shop SRV -o json")
 	var got struct {
 		Name  string

@@ -48,18 +48,12 @@ func ParseNode(file string, text []byte) (c Config, comments []string, err error
 			searchLine = n
 			c.Searches = nil
 			for _, s := range rest {
-				if s != "." { // the kubelet keeps the root as a search domain
-					s = strings.TrimSuffix(s, ".")
-				}
-				c.Searches = append(c.Searches, s)
+				c.Searches = append(c.Searches, withoutDot(s))
 			}
 			checkComment(comment, key, rest)
 
 		case "options":
-			for _, word := range rest {
-				name, value, _ := strings.Cut(word, ":")
-				c.Options = overwrite(c.Options, []Option{{name, value}})
-			}
+			c.Options = c.addOptions(rest)
 			checkComment(comment, key, rest)
 
 		case "domain":

@@ -17,11 +17,28 @@ const (
 
 // ReadNode reads a node's resolv.conf; see ParseNode.
 func ReadNode(file string) (Config, []string, error) {
-	_, text, err := document.Read(file, nil, maxFile)
+	text, err := read(file)
 	if err != nil {
-		return Config{}, nil, fmt.Errorf("reading the resolv.conf: %w", err)
+		return Config{}, nil, err
 	}
 	return ParseNode(file, text)
+}
+
+// ReadResolver reads the resolv.conf of a resolver; see ParseResolver.
+func ReadResolver(file string) (Config, error) {
+	text, err := read(file)
+	if err != nil {
+		return Config{}, err
+	}
+	return ParseResolver(text), nil
+}
+
+func read(file string) ([]byte, error) {
+	_, text, err := document.Read(file, nil, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the resolv.conf: %w", err)
+	}
+	return text, nil
 }
 
 // ReadManifest reads a manifest, from in if the file is "-"; see ParseManifest.
