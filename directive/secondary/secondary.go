@@ -87,6 +87,9 @@ type options struct {
 // zone it answers the queries for others.
 const firstAttempt = 10 * time.Second
 
+// minAttempt is how long a reload waits for the zones of a server block at least.
+const minAttempt = time.Second
+
 // Ready reports whether each zone of the Corefile has been transferred, loaded or looked for once, and
 // whether the members of catalogs that another process or a file has are served.
 func (s *Secondary) Ready() bool { return s.Unready() == "" }
@@ -120,9 +123,9 @@ func (c *zoneCopy) isTried() bool {
 }
 
 // awaitZones blocks until each zone is served, or looked for once. All server blocks of the plan together wait for
-// at most firstAttempt.
+// at most firstAttempt, but those after silent primaries for minAttempt each.
 func (s *Secondary) awaitZones(start *config.Start) error {
-	timer := time.NewTimer(time.Until(s.server.awaitUntil(start)))
+	timer := time.NewTimer(max(minAttempt, time.Until(s.server.awaitUntil(start))))
 	defer timer.Stop()
 	for _, at := range s.zones.All() {
 		select {

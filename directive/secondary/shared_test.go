@@ -1,6 +1,8 @@
 package secondary
 
 import (
+	"context"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +21,7 @@ func (sending) Transfers(wire.Name) bool { return true }
 // startBlocks starts the server blocks of one plan, each with a secondary of one zone with the same primary and some
 // options. old is the plan before, or nil.
 func startBlocks(
-	t *testing.T, p *scriptedPrimary, old *config.Start, options ...string,
+	t *testing.T, dial func(context.Context, string, string) (net.Conn, error), old *config.Start, options ...string,
 ) (handlers []*Secondary, plan *config.Start, err error) {
 	t.Helper()
 	plan = config.NewStart(t.Context(), old)
@@ -31,7 +33,7 @@ func startBlocks(
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.Dial = p.dial
+		b.Dial = dial
 		if sends {
 			b.Offer(sending{})
 		}
@@ -56,13 +58,13 @@ func startBlocks(
 func TestSharedCopyOptions(t *testing.T) {
 	for _, option := range []string{"key a.", "max_size 1MB", "follow 1s", "expire 1m"} {
 		for _, options := range [][]string{{option, ""}, {"", option}, {option, option, ""}} {
-			_, _, err := startBlocks(t, &scriptedPrimary{t: t}, nil, options...)
+			_, _, err := startBlocks(t, (&scriptedPrimary{t: t}).dial, nil, options...)
 			if err == nil || !strings.Contains(err.Error(), "another server block has other options for the copy of example.org.") {
 				t.Errorf("%q: got error %v, want one about other options", options, err)
 			}
 		}
 
-		all, plan, err := startBlocks(t, &scriptedPrimary{t: t}, nil, option, option)
+		all, plan, err := startBlocks(t, (&scriptedPrimary{t: t}).dial, nil, option, option)
 		if err != nil {
 			t.Fatalf("%s twice: %v", option, err)
 		}
@@ -78,7 +80,7 @@ func TestSharedCopyOptions(t *testing.T) {
 func TestSharedCopySent(t *testing.T) {
 	var plan *config.Start
 	for _, options := range [][]string{{"", ""}, {"transfer", ""}, {"", "transfer"}, {"transfer", "transfer"}, {"", ""}} {
-		all, next, err := startBlocks(t, &scriptedPrimary{t: t}, plan, options...)
+		all, next, err := startBlocks(t, (&scriptedPrimary{t: t}).dial, plan, options...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,12 +103,12 @@ func TestReloadAwaitsOtherPrimaries(t *testing.T) {
 	}{
 		"transferred": {firstReplies, 10 * time.Millisecond, true, firstAttempt - time.Second},
 		"refused":     {nil, 0, false, time.Second},
-		"silent":      {firstReplies, time.Minute, false, firstAttempt},
+		"silent":      {firstReplies, time.Minute, false, firstAttempt + minAttempt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &scriptedPrimary{t: t, replies: firstReplies}
-				_, plan, err := startBlocks(t, p, nil, "", "")
+				_, plan, err := startBlocks(t, p.dial, nil, "", "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -115,7 +117,7 @@ func TestReloadAwaitsOtherPrimaries(t *testing.T) {
 				p.set(tt.pace, tt.replies)
 				began := time.Now()
 				other := []string{"transfer from 192.0.2.54", "transfer from 192.0.2.55"}
-				all, plan, err := startBlocks(t, p, plan, other...)
+				all, plan, err := startBlocks(t, p.dial, plan, other...)
 				if took := time.Since(began); err != nil || took > tt.most {
 					t.Errorf("got a reload of %v, %v, want at most %v", took, err, tt.most)
 				}
@@ -129,4 +131,33 @@ func TestReloadAwaitsOtherPrimaries(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Server blocks whose primaries answer are not replaced early because those of a block before them are silent.
+func TestReloadAwaitsPrimariesAfterSilentOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, silent := &scriptedPrimary{t: t, replies: firstReplies}, &scriptedPrimary{t: t, replies: firstReplies, pace: time.Minute}
+		_, plan, err := startBlocks(t, p.dial, nil, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+
+		p.set(time.Millisecond, firstReplies)
+		all, plan, err := startBlocks(t, func(ctx context.Context, network, address string) (net.Conn, error) {
+			if address == "192.0.2.54:53" {
+				return silent.dial(ctx, network, address)
+			}
+			return p.dial(ctx, network, address)
+		}, plan, "transfer from 192.0.2.54\ntransfer from 192.0.2.54", "transfer from 192.0.2.55")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all[1].zones.Get(origin).copy.current.Load() == nil {
+			t.Error("got a zone that is not served, want it transferred")
+		}
+		plan.Stop()
+		p.task.Wait()
+		silent.task.Wait()
+	})
 }

@@ -14,6 +14,8 @@ const (
 	maxGenerates = 1000
 	// maxGenerate is the length of an entry. The parser takes a time for it that grows with its square.
 	maxGenerate = 1 << 10
+	// maxWidth is the most digits that a number of a step may have, if it has a width in braces.
+	maxWidth = 255
 	// generateUnit is the size up to which a step of an entry counts as one.
 	generateUnit = 256
 )
@@ -27,8 +29,8 @@ var (
 	errHidden = errors.New("want $GENERATE at the beginning of a line, and its entry on this line without parentheses")
 
 	generateEntry = regexp.MustCompile(`^[ \t]+(\d{1,10})-(\d{1,10})(?:/(\d{1,10}))?[ \t]+[^ \t;]`)
-	// comment finds a comment behind text that has no quotes.
-	comment = regexp.MustCompile(`(?m)^([^"\\;\n]*);.*$`)
+	// later finds what is after the first word of each line, where no entry begins.
+	later = regexp.MustCompile(`(?m)[ \t;"\\].*$`)
 	// dropped has the characters that the parser may leave out of a word.
 	dropped = strings.NewReplacer("\r", "", "\n", "", "(", "", ")", "")
 	// opened finds a parenthesis before an entry, which then does not end with its line.
@@ -39,7 +41,7 @@ var (
 // makes up to 65,536 steps for an entry, of which none needs to give a record, so whoever writes a text could occupy a
 // processor for hours. All entries together may have most steps; a long step counts as several.
 func limitGenerate(name, text string, most int) (permitted string, refused error) {
-	all := countGenerate(dropped.Replace(comment.ReplaceAllString(text, "$1")))
+	all := countGenerate(dropped.Replace(later.ReplaceAllString(text, "")))
 	if all == 0 {
 		return text, nil
 	}
@@ -52,17 +54,18 @@ func limitGenerate(name, text string, most int) (permitted string, refused error
 		return "", &Error{name, 0, errHidden}
 	}
 
+	left := int64(most)
 	line, at, count := 0, 0, 0
 	for entry := range strings.Lines(text) {
 		line++
 		if isGenerate(entry) {
 			count++
 			steps, err := checkGenerate(strings.TrimRight(entry, "\r\n"))
-			switch most -= steps; {
+			switch left -= steps; {
 			case err != nil:
 			case count > maxGenerates:
 				err = fmt.Errorf("want at most %d $GENERATE entries", maxGenerates)
-			case most < 0:
+			case left < 0:
 				err = ErrTooMany
 			}
 			if err != nil {
@@ -83,7 +86,7 @@ func isGenerate(line string) bool {
 }
 
 // checkGenerate returns the steps of a $GENERATE entry.
-func checkGenerate(entry string) (steps int, err error) {
+func checkGenerate(entry string) (steps int64, err error) {
 	match := generateEntry.FindStringSubmatch(entry[len(generate):])
 	switch {
 	case len(entry) > maxGenerate:
@@ -94,11 +97,13 @@ func checkGenerate(entry string) (steps int, err error) {
 		return 0, errHidden
 	}
 
-	first, _ := strconv.Atoi(match[1])
-	last, _ := strconv.Atoi(match[2])
-	step, _ := strconv.Atoi(match[3])
-	steps = max(0, last-first)/max(1, step) + 1
-	return steps * (1 + len(entry)/generateUnit), nil
+	number := func(digits string) int64 {
+		n, _ := strconv.ParseInt(digits, 10, 64)
+		return n
+	}
+	steps = max(0, number(match[2])-number(match[1]))/max(1, number(match[3])) + 1
+	size := len(entry) + maxWidth*strings.Count(entry, "{")
+	return steps * int64(1+size/generateUnit), nil
 }
 
 // isWhole reports whether an entry ends with its line: its quotes do, and it has no parentheses outside of them.

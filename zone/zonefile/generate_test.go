@@ -41,6 +41,9 @@ func TestGenerateLimited(t *testing.T) {
 		"open quote":         {"$GENERATE 0-1 a TXT \"\n\"" + strings.Repeat(" a", 1000) + "\n", 0, hidden},
 		"after a comment":    {"a A 10.0.0.1 ; as $GENERATE would\n; $GENERATE 0-65535 h$ A 10.0.0.$\n", 1, ""},
 		"after a quote":      {"a TXT \"\n;\" \n$GENERATE 0-65535 \\a\n", 1, tooMany},
+		"mentioned":          {"a TXT \"as $GENERATE\"\nb TXT \"x\" ; not $GENERATE 0-65535 \\a\n", 2, ""},
+		"wide":               {"$GENERATE 0-49 $$TTL " + strings.Repeat("${0,255}", 28) + "\n", 0, tooMany},
+		"of 32 bits":         {"$GENERATE 4000000000-4000065535 \\a\n", 0, tooMany}, // where an int has them
 		"directive in steps": {"$GENERATE 0-65535 $$ORIGIN a.\n", 0, tooMany},
 	} {
 		records := 0
@@ -63,9 +66,10 @@ func TestGenerateLimited(t *testing.T) {
 func TestRecordGeneratesNothing(t *testing.T) {
 	for _, text := range []string{
 		". A 10.0.0.1\n$GENERATE 0-65535 \\a\n", ". A 10.0.0.1\n(\n$GEN\rERATE 0-65535 \\a\n)", ". A (10.0.0.1\n)\n$generate 0-65535 \\a",
+		"($GENERATE 0-65535 \\a)", "(\r$GENERATE 0-65535 \\a)",
 	} {
-		if _, err := ParseRecord(text, wire.Root, 60); err == nil || !strings.Contains(err.Error(), "$GENERATE") {
-			t.Errorf("%q: got error %v, want one about $GENERATE", text, err)
+		if _, err := ParseRecord(text, wire.Root, 60); err == nil || !strings.Contains(err.Error(), "$GENERATE") && err.Error() != "want a record, got a directive" {
+			t.Errorf("%q: got error %v, want one about $GENERATE or a directive", text, err)
 		}
 	}
 	if r, err := ParseRecord(`. TXT "as $GENERATE"`, wire.Root, 60); err != nil {

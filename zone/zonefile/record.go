@@ -40,7 +40,7 @@ func (r *Record) Errorf(format string, args ...any) error {
 // a directive is an error.
 func ParseRecord(text string, origin wire.Name, ttl uint32) (Record, error) {
 	text = strings.TrimLeft(text, " \t\r\n")
-	if strings.HasPrefix(text, "$") {
+	if strings.HasPrefix(strings.TrimLeft(dropped.Replace(text), " \t"), "$") {
 		return Record{}, errors.New("want a record, got a directive")
 	}
 
