@@ -28,7 +28,10 @@ func startBlocks(
 	var blocks []*config.Block
 	for _, o := range options {
 		text, sends := strings.CutSuffix(o, "transfer")
-		b, err := chaintest.Setup("example.org {\nsecondary {\ntransfer from 192.0.2.53\n"+text+"\n}\n}", chaintest.QuietLog(),
+		if !strings.Contains(text, "from") {
+			text = "transfer from 192.0.2.53\n" + text
+		}
+		b, err := chaintest.Setup("example.org {\nsecondary {\n"+text+"\n}\n}", chaintest.QuietLog(),
 			config.Directive{Name: "secondary", Setup: Setup})
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +152,7 @@ func TestReloadAwaitsPrimariesAfterSilentOnes(t *testing.T) {
 				return silent.dial(ctx, network, address)
 			}
 			return p.dial(ctx, network, address)
-		}, plan, "transfer from 192.0.2.54\ntransfer from 192.0.2.54", "transfer from 192.0.2.55")
+		}, plan, "transfer from 192.0.2.54", "transfer from 192.0.2.55")
 		if err != nil {
 			t.Fatal(err)
 		}
