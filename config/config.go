@@ -389,7 +389,7 @@ type InPlan struct {
 // Keep returns the resource that has a type and a key: the one of this plan if it
 // exists, else the one of the old plan, else a new one from create. The key must be
 // comparable and contain everything that identifies the resource among those of its
-// type, T; it is nil if a server has one.
+// type, T; it is nil if a server has only one.
 func Keep[T Stopper](s *Start, key any, create func() (T, error)) (T, error) {
 	k := keptKey{reflect.TypeFor[T](), key}
 	if t, ok := s.kept[k].(T); ok {

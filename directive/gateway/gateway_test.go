@@ -422,7 +422,7 @@ func TestExternalVersions(t *testing.T) {
 	}
 }
 
-// Without an address of its load balancer, the first name server has those that the server listens on.
+// If its load balancer has no address, the first name server has the addresses that the server listens on.
 func TestNameServerAddresses(t *testing.T) {
 	local, given := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	ns := nameServer{service: cluster.Key{Namespace: "dns", Name: "ns1"}}

@@ -122,8 +122,8 @@ func (c *zoneCopy) isTried() bool {
 	}
 }
 
-// awaitZones blocks until each zone is served, or looked for once. All server blocks of the plan together wait for
-// at most firstAttempt, but those after silent primaries for minAttempt each.
+// awaitZones blocks until each zone is served, or looked for once. The server blocks of a plan share the time
+// firstAttempt; one that starts when the others have used it up has minAttempt.
 func (s *Secondary) awaitZones(start *config.Start) error {
 	timer := time.NewTimer(max(minAttempt, time.Until(s.server.awaitUntil(start))))
 	defer timer.Stop()

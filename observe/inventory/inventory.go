@@ -47,7 +47,7 @@ func ListersOf(b *config.Block) (all []Named) {
 }
 
 type (
-	// A sourced lister may have the records of another one, of which it differs by options that do not affect them.
+	// A sourced lister may have the same records as another one, from which it differs in other options.
 	sourced interface {
 		// RecordSource identifies the records of each zone: those of a lister with the same one are the same.
 		RecordSource() any

@@ -111,7 +111,7 @@ func (c *Client) Address() string {
 type response struct {
 	*http.Response
 	alive  func() // extends the time until which the request ends
-	idle   func() // there is no such time until alive: nothing is read
+	idle   func() // lets it go on for any time until alive is called
 	cancel context.CancelCauseFunc
 	err    func(error) error // adds the cause to an error of reading
 }

@@ -1,6 +1,7 @@
 package adminclient
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seamark/seamark/observe/inventory"
@@ -182,31 +184,41 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A reader of the output that waits is no silence of the server.
+// A server is not silent while the reader of the output waits, for however long.
 func TestSlowReader(t *testing.T) {
-	const timeout = 200 * time.Millisecond
-	waited := make(chan struct{})
-	c := client(t, timeout, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/x-ndjson")
-		fmt.Fprintln(w, `{"name": "a."}`)
-		w.(http.Flusher).Flush()
-		select {
-		case <-waited:
-		case <-r.Context().Done():
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		c, err := New("localhost:8053", timeout)
+		if err != nil {
+			t.Fatal(err)
 		}
-		fmt.Fprintln(w, `{"name": "b."}`)
-	})
-	records := 0
-	err := c.Records(t.Context(), nil, func(inventory.Record) error {
-		if records++; records == 1 {
-			time.Sleep(2 * timeout)
-			close(waited)
+		defer c.Close()
+
+		waited := make(chan struct{})
+		c.SetDial("the server", func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go func() {
+				defer server.Close()
+				_, _ = http.ReadRequest(bufio.NewReader(server))
+				_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n{\"name\": \"a.\"}\n")
+				<-waited
+				_, _ = io.WriteString(server, "{\"name\": \"b.\"}\n")
+			}()
+			return client, nil
+		})
+
+		records := 0
+		err = c.Records(t.Context(), nil, func(inventory.Record) error {
+			if records++; records == 1 {
+				time.Sleep(time.Hour)
+				close(waited)
+			}
+			return nil
+		})
+		if records != 2 || err != nil {
+			t.Errorf("got %d records and error %v, want two and none", records, err)
 		}
-		return nil
 	})
-	if records != 2 || err != nil {
-		t.Errorf("got %d records and error %v, want two and none", records, err)
-	}
 }
 
 // Lines have a limit, may be of a later version, and end with an error of yield.

@@ -66,8 +66,8 @@ func Read(path string, origin wire.Name, add func(Record) error) (files []File, 
 }
 
 // ReadText reads the text of a master file as Read does, but for $INCLUDE, which is an error.
-// Errors and records have name as their file. ttl is the TTL of records without one before $TTL. The text may be
-// anyone's: its $GENERATE entries make at most `most` records, or the error is [ErrTooMany].
+// Errors and records have name as their file. ttl is the TTL of records without one before $TTL. The text need
+// not be trusted: its $GENERATE entries make at most `most` lines, or the error is [ErrTooMany].
 func ReadText(name, text string, origin wire.Name, ttl uint32, most int, add func(Record) error) error {
 	text, refused := limitGenerate(name, text, most)
 	in := &inclusion{}

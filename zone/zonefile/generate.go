@@ -9,37 +9,37 @@ import (
 )
 
 const (
-	// maxGenerates is how many $GENERATE entries a text may have. The parser nests its calls for entries that follow
-	// each other and make no record.
+	// maxGenerates is the most $GENERATE entries of a text: the parser's calls nest for entries that follow each
+	// other and make no records.
 	maxGenerates = 1000
-	// maxGenerate is the length of an entry. The parser takes a time for it that grows with its square.
+	// maxGenerate is the most bytes of an entry: the parser's time grows with the square of its length.
 	maxGenerate = 1 << 10
-	// maxWidth is the most digits that a number of a step may have, if it has a width in braces.
+	// maxWidth is the most digits of a number whose width is given in braces.
 	maxWidth = 255
-	// generateUnit is the size up to which a step of an entry counts as one.
+	// generateUnit is the most bytes of a line that counts as one.
 	generateUnit = 256
 )
 
 const generate = "$GENERATE"
 
-// ErrTooMany is in errors of ReadText about texts whose $GENERATE entries make more than they may.
+// ErrTooMany is the cause of ReadText's error for a text whose $GENERATE entries make more records than they may.
 var ErrTooMany = errors.New("$GENERATE makes too many records")
 
 var (
-	errHidden = errors.New("want $GENERATE at the beginning of a line, and its entry on this line without parentheses")
+	errHidden = errors.New("want $GENERATE at the beginning of a line, and its whole entry on that line, without parentheses")
 
 	generateEntry = regexp.MustCompile(`^[ \t]+(\d{1,10})-(\d{1,10})(?:/(\d{1,10}))?[ \t]+[^ \t;]`)
-	// later finds what is after the first word of each line, where no entry begins.
+	// later finds what follows the first word of each line: no entry begins there.
 	later = regexp.MustCompile(`(?m)[ \t;"\\].*$`)
 	// dropped has the characters that the parser may leave out of a word.
 	dropped = strings.NewReplacer("\r", "", "\n", "", "(", "", ")", "")
-	// opened finds a parenthesis before an entry, which then does not end with its line.
+	// opened finds a parenthesis that may open before an entry, so that the entry does not end with its line.
 	opened = regexp.MustCompile(`(?m)^\r*\(`)
 )
 
-// limitGenerate returns the text before the first $GENERATE entry that is not permitted, and why it is not. The parser
-// makes up to 65,536 steps for an entry, of which none needs to give a record, so whoever writes a text could occupy a
-// processor for hours. All entries together may have most steps; a long step counts as several.
+// limitGenerate cuts a text before the first $GENERATE entry that is not permitted, and returns the reason. The parser
+// expands an entry to up to 65,536 lines, and none of them has to be a record: a text without records could occupy a
+// processor for hours. All entries together may make most lines; a long line counts as several.
 func limitGenerate(name, text string, most int) (permitted string, refused error) {
 	all := countGenerate(dropped.Replace(later.ReplaceAllString(text, "")))
 	if all == 0 {
@@ -60,8 +60,8 @@ func limitGenerate(name, text string, most int) (permitted string, refused error
 		line++
 		if isGenerate(entry) {
 			count++
-			steps, err := checkGenerate(strings.TrimRight(entry, "\r\n"))
-			switch left -= steps; {
+			lines, err := checkGenerate(strings.TrimRight(entry, "\r\n"))
+			switch left -= lines; {
 			case err != nil:
 			case count > maxGenerates:
 				err = fmt.Errorf("want at most %d $GENERATE entries", maxGenerates)
@@ -85,8 +85,8 @@ func isGenerate(line string) bool {
 	return len(line) >= len(generate) && strings.EqualFold(line[:len(generate)], generate)
 }
 
-// checkGenerate returns the steps of a $GENERATE entry.
-func checkGenerate(entry string) (steps int64, err error) {
+// checkGenerate returns for how many lines a $GENERATE entry counts.
+func checkGenerate(entry string) (lines int64, err error) {
 	match := generateEntry.FindStringSubmatch(entry[len(generate):])
 	switch {
 	case len(entry) > maxGenerate:
@@ -101,9 +101,9 @@ func checkGenerate(entry string) (steps int64, err error) {
 		n, _ := strconv.ParseInt(digits, 10, 64)
 		return n
 	}
-	steps = max(0, number(match[2])-number(match[1]))/max(1, number(match[3])) + 1
+	lines = max(0, number(match[2])-number(match[1]))/max(1, number(match[3])) + 1
 	size := len(entry) + maxWidth*strings.Count(entry, "{")
-	return steps * int64(1+size/generateUnit), nil
+	return lines * int64(1+size/generateUnit), nil
 }
 
 // isWhole reports whether an entry ends with its line: its quotes do, and it has no parentheses outside of them.

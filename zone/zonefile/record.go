@@ -44,8 +44,8 @@ func ParseRecord(text string, origin wire.Name, ttl uint32) (Record, error) {
 		return Record{}, errors.New("want a record, got a directive")
 	}
 
-	// A second record is an error, but $GENERATE may take long to make it.
-	if strings.ContainsAny(strings.TrimRight(text, "\r\n"), "\n") && countGenerate(dropped.Replace(text)) > 0 {
+	// Text after the record is an error, but $GENERATE could take long to expand first.
+	if strings.Contains(strings.TrimRight(text, "\r\n"), "\n") && countGenerate(dropped.Replace(text)) > 0 {
 		return Record{}, errHidden
 	}
 
